@@ -14,9 +14,10 @@ others. The test with the highest priority starts first. A test runs as `meson t
 with the time limit that meson.build gives it, and with MALLOC_PERTURB_. SUITE!OTHER: the tests of SUITE that are not of
 OTHER.
 
-A test that fails and depends on real time runs once more, alone, at the end: at most two tests in a run, and none of the
-simulator's or the models', which do the same each time. If it passes then, it counts as passed, is printed as UNSTEADY,
-and its first output is in COUNTS.once: a fault of the test, of the product or of the machine, to be found.
+A test that fails and depends on real time runs once more, alone, after the tests that share the machine: at most two
+tests in a run, none of the simulator's or the models', which do the same each time, and none that crashed or was skipped.
+If it passes then, it counts as passed, is printed as UNSTEADY, and its first output is in COUNTS.once: a fault of the
+test, of the product or of the machine, to be found.
 
 A test that prints TAP (Criterion) counts by its cases. One whose last line is "N passed, N failed, N skipped" counts as
 this line says. Any other is one case; exit status 77 is a skip. The lines "SKIP: ..." name what was skipped (with
@@ -56,6 +57,9 @@ TICK_S = 1.0  # a longer gap between two looks at the tests is time in which the
 SKIPPED = 77
 SECOND_RUNS = 2  # tests that run once more after a failure
 SAME_EACH_TIME = {"sim", "sim-long", "fuzz", "models", "arm64", "install", "debian"}  # suites: once is enough
+# How a program, `farcall run`, a shell and Criterion report one of these signals, which no slow machine sends.
+CRASHES = {signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV}
+CRASH = re.compile(r"not ok .*unexpected signal|.*was killed by signal (4|7|8|11)\b")
 
 
 class Test:
@@ -70,6 +74,7 @@ class Test:
         suites = {s.split(":")[-1] for s in t["suite"]}
         self.sleeps = "sleeps" in suites
         self.emulates = bool(suites & {"vm", "vm-sanitize"})
+        self.same_each_time = bool(suites & SAME_EACH_TIME)
         self.process = None
         self.out = self.err = None
         self.began = self.duration = self.processor = 0.0
@@ -96,6 +101,14 @@ class Test:
         self.second = self.alone = True
         self.used, self.ended_at = 0.0, None
 
+    def crashed(self):
+        code = self.process.returncode
+        return (-code if code < 0 else code - 128) in CRASHES or any(map(CRASH.match, self.stdout + self.stderr))
+
+    def may_run_again(self):
+        """After it counted as failed, which under FAR_TESTS_STRICT a skip does."""
+        return not (self.second or self.same_each_time or self.result in ("ok", "skip") or self.crashed())
+
     def bound(self, elapsed):
         """Ends a test whose time is over, after `elapsed` seconds in which the machine ran."""
         self.used += elapsed
@@ -114,7 +127,7 @@ class Test:
         self.kill(signal.SIGKILL)  # what it left behind in its session
         self.process.returncode = os.waitstatus_to_exitcode(status)
         self.duration = time.monotonic() - self.began
-        self.processor = usage.ru_utime + usage.ru_stime
+        self.processor += usage.ru_utime + usage.ru_stime
         code = self.process.returncode
         self.result = ("timeout" if self.ended_at is not None else "ok" if code == 0 else "skip" if code == SKIPPED else
                        f"killed by signal {-code}" if code < 0 else f"exit status {code}")
@@ -260,7 +273,7 @@ class Line:
     def __init__(self, build, suites):
         self.build = build
         tests = [t for suite in suites for t in suite.tests]
-        self.waiting = sorted(tests, key=lambda t: (t.alone, -t.priority))
+        self.waiting = sorted(tests, key=self.order)
         self.all = len(tests)
         self.running = []
         self.cores = os.cpu_count() or 1
@@ -268,6 +281,10 @@ class Line:
         self.counted = (self.began, idle_s())
         self.more = False
         self.second_runs = 0
+
+    @staticmethod
+    def order(test):
+        return test.alone, -test.priority
 
     def count_idle(self):
         """Allows one test more than there are cores, if cores were idle since the last time."""
@@ -327,12 +344,14 @@ class Line:
         failed = count_test(test)[0][1] > 0
         if test.second and not failed:
             say(f"UNSTEADY: {test.suite.label}: {test.name} failed, and passed when it ran once more, alone")
-        if test.second or not failed or test.suite.name in SAME_EACH_TIME or self.second_runs == SECOND_RUNS:
+        if not failed or not test.may_run_again() or self.second_runs == SECOND_RUNS:
             return False
         self.second_runs += 1
         test.suite.show("FAILED ONCE", test, test.suite.once)
         test.again()
+        # Before those of lower priority, which may read what it writes.
         self.waiting.append(test)
+        self.waiting.sort(key=self.order)
         return True
 
     def stop(self):

@@ -16,7 +16,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CONNECT_TIMEOUT_NS UINT64_C(10000000000) /* limit of an accepted connection's set-up */
+/* Limit of an accepted connection's set-up: frees what a process that sends nothing holds. The connecting side has a
+ * deadline of its own. A shorter limit here would fail its attempt while it waits for a core, among many agents. */
+#define CONNECT_TIMEOUT_NS UINT64_C(60000000000)
 
 #define RETRY_NS UINT64_C(1000000) /* retry interval while the peer's backlog is full */
 

@@ -12,7 +12,7 @@
 enum { CHECKED = 1 };
 #define HUGE_BYTES (((size_t)4 << 30) + 1)
 #define NEEDED_KIB ((uint64_t)12 << 20)
-#define GUARD_S    280
+#define GUARD_S    800
 #define SKIPPED    77
 
 static void checked(struct far_req *req, const void *data, size_t len, void *user)

@@ -115,7 +115,7 @@ int main(int argc, char **argv)
 	pthread_t t[THREADS];
 	struct far_err err;
 	CHECK(argc == 2);
-	alarm(60);
+	alarm(150);
 	CHECK(pthread_barrier_init(&barrier, NULL, THREADS + 1) == 0);
 	for (uintptr_t i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&t[i], NULL, thread_main, (void *)i) == 0);

@@ -7,7 +7,7 @@ set -u
 . "$(dirname "$0")/cases.sh"
 farcall=$1
 export API_LOSSY="$2" SOCKET="$dir" BYTES="${3:-128m}"
-case $BYTES in *g) guard_s=900 ;; *) guard_s=150 ;; esac
+case $BYTES in *g) guard_s=900 ;; esac
 
 # shellcheck disable=SC2016 # for the workers
 bounded "$farcall" run -n 2 -- sh -c '[ "$RANK" -eq 0 ] && role=server || role=client

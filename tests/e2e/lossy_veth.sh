@@ -19,7 +19,7 @@ fi
 . "$here/cases.sh"
 api_lossy=$1
 bytes=${2:-128m}
-case $bytes in *g) guard_s=900 ;; *) guard_s=120 ;; esac
+case $bytes in *g) guard_s=900 ;; esac
 
 # shellcheck source=tests/e2e/veth.sh
 . "$here/veth.sh"

@@ -118,7 +118,6 @@ if in_full; then
 	bounded sh -c 'ulimit -Sn 256; exec "$1" perf rate --peers 40 --seconds 0.2 --json' sh "$farcall"
 	[ $rc -eq 0 ] && json "$figures and $attached and j['attached_agents'] == 39 and j['attached_files'] > 256"
 	ok "rate --peers 40: the soft limit of open files is raised" $?
-	guard_s=170
 	files=$(ulimit -Hn)
 	if [ "$files" = unlimited ] || [ "$files" -ge 10284 ]; then
 		bounded "$farcall" perf latency --peers 1024 --seconds 0.2 --json
@@ -127,7 +126,6 @@ if in_full; then
 	else
 		skip "latency --peers 1024" "a hard limit of 10284 open files (ulimit -Hn)"
 	fi
-	guard_s=60
 fi
 bounded sh -c 'ulimit -n 600; exec "$1" perf latency --peers 1024' sh "$farcall"
 [ $rc -eq 1 ] && says "--peers 1024 needs 10284 open files in one process, the hard limit is 600; raise it" &&

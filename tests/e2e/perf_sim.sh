@@ -142,7 +142,6 @@ bounded "$farcall" perf ps --memory 2M --workload pull --keys zipf --seconds 0.1
 ok "ps --memory: as many rows as it holds" $?
 # A save has some 60 requests; its thread has this core by turns with the measuring one.
 mkdir "$dir/saved"
-guard_s=170
 bounded env TMPDIR="$dir/saved" "$farcall" perf ps --beside --rows 2000 --seconds 0.2 --json
 [ $rc -eq 0 ] && [ "$(lines_of_out)" -eq 1 ] && json 'j["measurement"] == "ps_beside" and j["rows"] == 2000 and
 	[r["beside"] for r in j["results"]] == ["nothing", "pushes", "saves", "pushes and saves"] and
@@ -151,7 +150,6 @@ bounded env TMPDIR="$dir/saved" "$farcall" perf ps --beside --rows 2000 --second
 	and j["results"][0]["p99_ratio"] == 1 and j["results"][0]["pushes"] == j["results"][2]["pushes"] == 0' &&
 	[ -z "$(ls "$dir/saved")" ]
 ok "ps --beside: small pulls beside pushes and saves, whose files are removed" $?
-guard_s=60
 
 refuses() { # text, arguments...
 	text=$1

@@ -94,13 +94,15 @@ bounded "$farcall" perf rate --rate 100000000 --seconds 0.2 --json
 ok "rate --rate: saturated, times from when a call should begin" $?
 # While the server is stopped more calls fall due than can be in flight; all count from when they should have begun.
 if in_full; then
-	"$farcall" perf rate --rate 10000 --seconds 2 --json >"$dir/stopped" 2>"$dir/err" </dev/null &
-	pid=$!
-	stopped 1 0.8
-	rc=0
-	wait $pid || rc=$?
-	cp "$dir/stopped" "$dir/out"
-	[ $rc -eq 0 ] && json 'j["results"][0]["p90_ns"] > 200000000'
+	for stop in 0.8 2 4; do
+		"$farcall" perf rate --rate 10000 --seconds $(echo $stop | awk '{ print 2.5 * $1 }') --json >"$dir/stopped" 2>"$dir/err" </dev/null &
+		pid=$!
+		stopped 1 $stop
+		rc=0
+		wait $pid || rc=$?
+		cp "$dir/stopped" "$dir/out"
+		[ $rc -eq 0 ] && json 'j["results"][0]["p90_ns"] > 200000000' && break
+	done
 	ok "rate --rate, the server was stopped: calls that could not be sent count, too" $?
 fi
 refuses "a rate of a hand-over" "leave --via thread out" rate --rate 5 --via thread

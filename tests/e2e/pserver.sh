@@ -253,7 +253,6 @@ ok "train --service: a table of another optimizer is refused" $?
 
 a9a=$(dirname "$0")/../../../shared/data/a9a
 export a9a
-guard_s=120
 for optimizer in "adagrad --lr 0.05" ftrl; do
 	if [ ! -r "$a9a/a9a" ] || [ ! -r "$a9a/a9a.t" ]; then
 		skip_data "a9a, $optimizer" "no ../shared/data/a9a/a9a and a9a.t beside the repository"

@@ -8,6 +8,7 @@ here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
 . "$here/cases.sh"
 farcall=$(readlink -f "$1")
 restart=$(readlink -f "$2")
+nap=$$ # what sleeps is known by this fraction of a second
 
 bounded "$farcall" run --hosts , -- true
 [ $rc -eq 2 ] && says "names no host"
@@ -57,23 +58,23 @@ ok "a key for the run, the same for all, in no argument" $?
 ok "the key of FAR_KEY_FILE" $?
 
 # shellcheck disable=SC2016
-local_ssh --hosts a,b,c -- sh -c 'if [ $RANK = 1 ]; then sleep 0.3; echo last words; exit 7; fi; exec sleep 51.25'
-[ $rc -eq 7 ] && says 'worker 1 on b exited with status 7' && has err '^\[1\] last words' && gone 'sleep 51.25'
+local_ssh --hosts a,b,c -- sh -c 'if [ $RANK = 1 ]; then sleep 0.3; echo last words; exit 7; fi; exec sleep 351.'$nap
+[ $rc -eq 7 ] && says 'worker 1 on b exited with status 7' && has err '^\[1\] last words' && gone "sleep 351.$nap"
 ok "one failure stops all" $?
 
 # shellcheck disable=SC2016
-local_ssh --hosts a,b -- sh -c 'if [ $RANK = 1 ]; then kill -9 $$; fi; exec sleep 52.25'
-[ $rc -eq 137 ] && says 'worker 1 on b was killed by signal 9' && gone 'sleep 52.25'
+local_ssh --hosts a,b -- sh -c 'if [ $RANK = 1 ]; then kill -9 $$; fi; exec sleep 352.'$nap
+[ $rc -eq 137 ] && says 'worker 1 on b was killed by signal 9' && gone "sleep 352.$nap"
 ok "death by signal" $?
 
 # shellcheck disable=SC2016
-local_ssh --hosts a,b --grace 300ms -- sh -c 'if [ $RANK = 1 ]; then sleep 0.3; exit 3; fi; trap "" TERM; while :; do sleep 53.25; done'
-[ $rc -eq 3 ] && gone 'sleep 53.25'
+local_ssh --hosts a,b --grace 300ms -- sh -c 'if [ $RANK = 1 ]; then sleep 0.3; exit 3; fi; trap "" TERM; while :; do sleep 353.'$nap'; done'
+[ $rc -eq 3 ] && gone "sleep 353.$nap"
 ok "a worker that ignores SIGTERM is killed after the grace" $?
 
 # shellcheck disable=SC2016
-local_ssh --hosts a,b -- sh -c 'setsid sleep 54.25 & setsid sleep 54.25 >/dev/null 2>&1 & exit 0'
-[ $rc -eq 0 ] && gone 'sleep 54.25'
+local_ssh --hosts a,b -- sh -c 'setsid sleep 354.'$nap' & setsid sleep 354.'$nap' >/dev/null 2>&1 & exit 0'
+[ $rc -eq 0 ] && gone "sleep 354.$nap"
 ok "what a worker started ends with it, in a session of its own too" $?
 
 local_ssh --hosts a,b -- ./does-not-exist
@@ -82,14 +83,14 @@ ok "program not found" $?
 
 there() { pgrep -f -- "$1" >/dev/null; }
 for sig in INT TERM KILL; do
-	env --default-signal=INT "$farcall" run --ssh "$dir/ssh -o x" --hosts a,b -- sleep 55.25 >"$dir/out" 2>"$dir/err" &
+	env --default-signal=INT "$farcall" run --ssh "$dir/ssh -o x" --hosts a,b -- sleep "355.$nap" >"$dir/out" 2>"$dir/err" &
 	pid=$!
-	eventually there 'sleep 55.25'
+	eventually there "sleep 355.$nap"
 	kill -s $sig $pid
 	wait $pid
 	rc=$?
 	case $sig in INT) want=130 ;; TERM) want=143 ;; KILL) want=137 ;; esac
-	[ $rc -eq $want ] && gone 'sleep 55.25'
+	[ $rc -eq $want ] && gone "sleep 355.$nap"
 	ok "SIG$sig ends all" $?
 done
 
@@ -100,8 +101,8 @@ bounded "$farcall" run -n 2 --max-restarts 2 -- "$restart" 3
 [ $rc -eq 137 ] && says 'restart 2 of 2' && says 'worker 1 was killed by signal 9'
 ok "--max-restarts is a bound" $?
 # shellcheck disable=SC2016
-bounded "$farcall" run -n 2 --max-restarts 2 -- sh -c '[ $RANK = 1 ] || { sleep 0.3; exit 4; }; exec sleep 56.25'
-[ $rc -eq 4 ] && ! says 'restart' && gone 'sleep 56.25'
+bounded "$farcall" run -n 2 --max-restarts 2 -- sh -c '[ $RANK = 1 ] || { sleep 0.3; exit 4; }; exec sleep 356.'$nap
+[ $rc -eq 4 ] && ! says 'restart' && gone "sleep 356.$nap"
 ok "rank 0 is not started again" $?
 
 # Two hosts.
@@ -187,19 +188,19 @@ over_ssh "$hosts" --nic udp --max-restarts 2 -- "$restart" 2
 ok "a worker of another host joins again after its death" $?
 
 # shellcheck disable=SC2016
-over_ssh "$hosts" -- sh -c '[ $RANK = 1 ] && { sleep 0.5; exit 5; }; exec sleep 57.25'
-[ $rc -eq 5 ] && says 'worker 1 on 10.91.9.2 exited with status 5' && gone 'sleep 57.25'
+over_ssh "$hosts" -- sh -c '[ $RANK = 1 ] && { sleep 0.5; exit 5; }; exec sleep 357.'$nap
+[ $rc -eq 5 ] && says 'worker 1 on 10.91.9.2 exited with status 5' && gone "sleep 357.$nap"
 ok "one failure on another host stops all" $?
 
-nsenter -t "$a" -n "$farcall" run --ssh "ssh -T -o BatchMode=yes -F $dir/ssh.conf" --hosts "$hosts" -- sleep 58.25 >"$dir/out" 2>"$dir/err" &
+nsenter -t "$a" -n "$farcall" run --ssh "ssh -T -o BatchMode=yes -F $dir/ssh.conf" --hosts "$hosts" -- sleep "358.$nap" >"$dir/out" 2>"$dir/err" &
 pid=$!
-eventually there '^sleep 58.25'
+eventually there "^sleep 358.$nap"
 kill -KILL "$pid"
 wait "$pid"
-gone '^sleep 58.25'
+gone "^sleep 358.$nap"
 ok "kill -9 of farcall run ends the workers on both hosts" $?
 
-over_ssh "10.91.9.1,10.91.9.77" --ssh "ssh -T -o BatchMode=yes -o ConnectTimeout=1 -F $dir/ssh.conf" -- sleep 59.25
-[ $rc -eq 255 ] && says 'worker 1 on 10.91.9.77 exited with status 255' && gone '^sleep 59.25'
+over_ssh "10.91.9.1,10.91.9.77" --ssh "ssh -T -o BatchMode=yes -o ConnectTimeout=1 -F $dir/ssh.conf" -- sleep "359.$nap"
+[ $rc -eq 255 ] && says 'worker 1 on 10.91.9.77 exited with status 255' && gone "^sleep 359.$nap"
 ok "a host that does not answer ends the run" $?
 finish

@@ -6,7 +6,6 @@
 set -u
 refused=$1
 . "$(dirname "$0")/cases.sh"
-guard_s=100
 
 # Connects COUNT times, sends LOGIN, sends WAITS requests by each, prints "ready", and stays until its stdin ends. Stops
 # connecting when it is hung up on.

@@ -7,7 +7,6 @@ farcall=$1
 programs=$2
 . "$(dirname "$0")/cases.sh"
 export FAR_LOG=warning # a join that takes long on a busy machine is no error
-guard_s=120
 
 # Runs a program with so many workers: it succeeds, and every line of its output has the form of the pattern.
 trained() { # workers, program, pattern

@@ -7,7 +7,6 @@ set -u
 . "$(dirname "$0")/cases.sh"
 farcall=$1
 export ZERO_COPY="$2" SOCKET="$dir"
-guard_s=150
 
 # shellcheck disable=SC2016 # for the workers
 workers='[ "$RANK" -eq 0 ] && role=server || role=client

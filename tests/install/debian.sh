@@ -47,7 +47,7 @@ ok "lintian finds nothing" $?
 
 # ---- what is in them ----
 
-guard_s=60
+guard_s=150
 for deb in "$work"/*.deb; do
 	dpkg-deb -x "$deb" "$root" || echo "$deb"
 done >"$dir/err" 2>&1

@@ -222,9 +222,7 @@ else
 	bounded groff -K utf8 -m man -w w -T utf8 -z "$man"/man[137]/*
 	[ $rc -eq 0 ] && [ ! -s "$dir/out" ] && [ ! -s "$dir/err" ]
 	ok "the manual pages have no error for groff" $?
-	guard_s=200 # a process for each page
 	bounded sh -c 'find "$1" -type f | xargs -P 2 -n 32 lexgrog' sh "$man"
-	guard_s=60
 	[ $rc -eq 0 ] && [ "$(wc -l <"$dir/out")" -eq "$(find "$man" -type f | wc -l)" ]
 	ok "the manual pages can be indexed" $?
 	printf '.TH x 1\n.SH NAME\nx without a dash\n' >"$dir/wrong.1"

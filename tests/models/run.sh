@@ -11,7 +11,7 @@ only=${1:-}
 passed=0
 failed=0
 skipped=0
-guard_s=60 # for one case; none takes longer than 20 s on an idle core
+guard_s=150 # for one case; none takes longer than 20 s on an idle core
 memory_mb=2500
 depth=100000 # steps; the longest path here has a few thousand
 

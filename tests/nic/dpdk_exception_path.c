@@ -359,7 +359,7 @@ int main(int argc, char **argv)
 	} cases[] = {{"events", case_events}, {"rooms", case_rooms}, {"share", case_share}, {"turns", case_turns}};
 	char command[64];
 	bool ran = false;
-	alarm(55);
+	alarm(150);
 	if (argc == 2 && strncmp(argv[1], "pmtu", 4) == 0)
 		case_pmtu(argv[1][4] == '6'), ran = true;
 	for (unsigned i = 0; argc == 2 && i < sizeof cases / sizeof *cases; i++)

@@ -84,7 +84,7 @@ static void as_nobody(void (*what)(pid_t other), struct end *e, bool listens)
 	if (pid == 0) {
 		struct sockaddr_un at;
 		socklen_t len = abstract_name(&at);
-		alarm(50);
+		alarm(150);
 		REQUIRE(setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
 		if (listens) {
 			listening = socket(AF_UNIX, SOCK_SEQPACKET, 0);

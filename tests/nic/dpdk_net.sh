@@ -37,7 +37,7 @@ cleanup() {
 trap cleanup EXIT
 
 new_ns() { # leaves its holder in $ns
-	unshare -n sleep 290 &
+	unshare -n sleep 900 &
 	ns=$!
 	holders="$holders $ns"
 	eventually is_apart "$ns"

@@ -20,7 +20,7 @@ agents_net=$1
 calls_on=$2
 card_calls=$3
 part=$4
-guard_s=${FAR_HANG_GUARD_S:-60}
+guard_s=${FAR_HANG_GUARD_S:-150}
 export FAR_RUNTIME_DIR="$dir/runtime"
 mkdir -m 700 "$FAR_RUNTIME_DIR"
 
@@ -37,7 +37,7 @@ cleanup() {
 }
 trap cleanup EXIT
 new_ns() { # leaves its holder in $ns
-	unshare -n sleep 290 &
+	unshare -n sleep 900 &
 	ns=$!
 	holders="$holders $ns"
 	eventually is_apart "$ns"

@@ -153,7 +153,7 @@ static void address_file(struct nic_addr *addr, bool write)
 int main(int argc, char **argv)
 {
 	struct nic_addr addr;
-	alarm(55);
+	alarm(150);
 	if (argc != 3) {
 		fprintf(stderr, "usage: %s DIR write4|write6|read4|read6|others\n", argv[0]);
 		return 2;

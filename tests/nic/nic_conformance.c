@@ -229,7 +229,7 @@ static void run_case(const struct test_case *c, const char *family)
 		return;
 	running = c->name;
 	skip_reason = unfit_reason = NULL;
-	alarm((unsigned)(60 * slow));
+	alarm((unsigned)(150 * slow));
 	ok = setjmp(failed_case) == 0;
 	if (ok)
 		c->run();
@@ -295,7 +295,7 @@ static int child_main(void)
 {
 	struct facts facts;
 	running = tally.child;
-	alarm((unsigned)(60 * slow));
+	alarm((unsigned)(150 * slow));
 	if (setjmp(failed_case))
 		return 1;
 	REQUIRE(recv(0, &facts, sizeof facts, MSG_WAITALL) == (ssize_t)sizeof facts);

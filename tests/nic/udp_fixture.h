@@ -205,7 +205,7 @@ struct test_case {
 static bool run_case(const struct test_case *c)
 {
 	running = c->name;
-	alarm(60);
+	alarm(150);
 	bool ok = setjmp(out) == 0;
 	if (ok)
 		c->run();

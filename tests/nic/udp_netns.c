@@ -335,7 +335,7 @@ int main(void)
 		{"nothing is up", case_bare},
 	};
 	unsigned n = sizeof cases / sizeof *cases;
-	alarm(60);
+	alarm(150);
 	const char *missing = build();
 	if (missing) {
 		printf("SKIP: %s\n0 passed, 0 failed, %u skipped\n", missing, n);

@@ -10,7 +10,6 @@ farcall=$1
 agents=$2
 fake=$3
 # A worker that gets no time for long is not lost.
-guard_s=150
 patience_s=120
 
 over() { # arguments of the driver, how many workers, arguments of agents_net

@@ -5,7 +5,6 @@
 set -u
 farcall=$(cd "$(dirname "$1")" && pwd)/$(basename "$1") # the cases have a directory of their own
 . "$(dirname "$0")/../e2e/cases.sh"
-guard_s=100
 cd "$dir" || exit 1
 
 bounded "$farcall" sim --list

@@ -288,7 +288,7 @@ int main(void)
 	static const struct far_function functions[] = {{"t::later() -> str", FAR_KIND_INLINE, answer_later, NULL}};
 	static const struct far_msg_handler messages[] = {{1, FAR_KIND_INLINE, echo, NULL},
 							  {2, FAR_KIND_INLINE, record, NULL}};
-	alarm(60);
+	alarm(150);
 	for (unsigned i = 0; i < LONG; i++)
 		long_bytes[i] = (uint8_t)(i * 13 + i / 509);
 	opts = (struct far_opts){

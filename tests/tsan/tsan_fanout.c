@@ -177,7 +177,7 @@ int main(void)
 {
 	static const struct far_function functions[] = {
 		{"t::value(int i) -> int", FAR_KIND_INLINE, on_value, NULL, FAR_IDEMPOTENT}};
-	alarm(60);
+	alarm(150);
 	opts = (struct far_opts){.init_method = url, .functions = functions, .functions_n = 1};
 	listen_somewhere();
 	run(FAR_PROGRESS_SHARED);

@@ -160,7 +160,7 @@ static void first_of_two(void)
 int main(void)
 {
 	pthread_t t[THREADS];
-	alarm(60);
+	alarm(150);
 	first_of_two();
 	CHECK(pthread_barrier_init(&barrier, NULL, THREADS) == 0);
 	for (intptr_t i = 0; i < THREADS; i++)

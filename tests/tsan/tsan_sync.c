@@ -135,7 +135,7 @@ static void *waker_main(void *arg)
 int main(void)
 {
 	pthread_t t[THREADS + 2];
-	alarm(60);
+	alarm(150);
 	submit_init(&ring, cells, FAR_SUBMIT_SLOTS);
 	atomic_store(&producing, THREADS);
 	for (uintptr_t i = 0; i < THREADS; i++)

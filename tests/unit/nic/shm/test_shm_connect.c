@@ -142,6 +142,41 @@ static void expect_accepted(struct message message, const int fds[3])
 	b.events_n = 0;
 }
 
+static int no_event(void *ctx, const struct nic_event *ev)
+{
+	cr_assert_fail("event %d", (int)ev->type);
+	return 0;
+}
+
+static void step_ahead(uint64_t seconds)
+{
+	b.port->ops->step(b.port, clock_now(&clock_monotonic) + seconds * UINT64_C(1000000000), no_event, NULL);
+}
+
+Test(shm_connect, a_process_that_waits_for_a_core_is_waited_for)
+{
+	struct message message = good_connect();
+	unsigned files = open_files();
+	int fds[3], fd = dial(&b);
+	test_ports_step(&b, 0, NULL, 0);
+	step_ahead(50);
+	make_fds(fds);
+	say(fd, &message, sizeof message, fds, 3);
+	close_fds(fds);
+	test_ports_step(&b, 2, NULL, 0);
+	cr_assert_eq(b.events[1].type, NIC_EVENT_UP);
+	close(fd);
+	test_ports_step(&b, 3, NULL, 0);
+	b.port->ops->drop(b.port, b.events[2].peer);
+	/* One that sends nothing is not, in the end. */
+	fd = dial(&b);
+	test_ports_step(&b, 3, NULL, 0);
+	step_ahead(70);
+	cr_assert_eq(recv(fd, &message, sizeof message, 0), 0);
+	close(fd);
+	cr_assert_eq(open_files(), files);
+}
+
 Test(shm_connect, garbage_on_the_socket)
 {
 	int fds[3];
