@@ -43,7 +43,7 @@ static void take_error(struct psv_lane *l, enum far_status status, const struct 
 }
 
 /* The round is over with the last lane. */
-static void end(struct psv_op *op)
+void psv_lanes_end(struct psv_op *op)
 {
 	if (atomic_fetch_sub_explicit(&op->lanes_left, 1, memory_order_acq_rel) == 1)
 		psv_round_over(op);
@@ -68,7 +68,7 @@ static void go(struct psv_lane *l);
 static void go_on(struct psv_lane *l)
 {
 	if (must_stop(l->op) || !next_chunk(l))
-		end(l->op);
+		psv_lanes_end(l->op);
 	else
 		go(l);
 }
@@ -138,28 +138,34 @@ static void go(struct psv_lane *l)
 			return;
 		take_error(l, status, &err);
 	}
-	end(op);
+	psv_lanes_end(op);
 }
 
-size_t psv_lanes_bytes(const struct psv_op *op)
+size_t psv_lanes_bytes(uint32_t lanes)
 {
-	return (op->large ? op->view->slots : op->to - op->from) * sizeof(struct psv_lane);
+	return lanes * sizeof(struct psv_lane);
 }
 
 void psv_lanes_begin(struct psv_op *op, void *memory)
 {
-	struct psv_lane *lanes = memory;
+	op->lanes = memory;
+	op->lanes_n = 0;
+	atomic_store_explicit(&op->lanes_left, 1, memory_order_relaxed);
+}
+
+void psv_lanes_send(struct psv_op *op, uint32_t from)
+{
+	struct psv_lane *lanes = op->lanes;
 	bool has_lane[FAR_PS_SHARDS_MAX] = {false}, alone = !op->large;
-	uint32_t n = 0;
-	for (uint32_t c = 0; op->from + c < op->to; c++) {
+	uint32_t first = op->lanes_n, n = first;
+	for (uint32_t c = from; op->from + c < op->to; c++) {
 		bool *has = &has_lane[op->d.chunk[op->from + c].slot];
 		if (alone || !*has)
 			lanes[n++] = (struct psv_lane){.op = op, .chunk = c, .alone = alone};
 		*has = true;
 	}
-	/* One more, so that the operation exists until all are begun. */
-	atomic_store_explicit(&op->lanes_left, n + 1, memory_order_relaxed);
-	for (uint32_t i = 0; i < n; i++)
+	op->lanes_n = n;
+	atomic_fetch_add_explicit(&op->lanes_left, n - first, memory_order_relaxed);
+	for (uint32_t i = first; i < n; i++)
 		go(&lanes[i]);
-	end(op);
 }
