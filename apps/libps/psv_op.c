@@ -103,13 +103,15 @@ static struct psv_op *op_new(const struct psv_op *from)
 /* Keys of a chunk of an operation in which a key takes `bytes`. */
 static size_t chunk_keys_by(struct psv_op *op, size_t bytes)
 {
-	size_t keys = psv_turn_keys(bytes), least = op->parts ? 0 : op->k.distinct / LARGE_CHUNKS + 1;
+	size_t keys = psv_is_change(op->kind) ? FAR_PS_CHUNK_BYTES / bytes : psv_turn_keys(bytes);
+	size_t least = op->parts ? 0 : op->k.distinct / LARGE_CHUNKS + 1;
 	op->large = op->large || bytes * op->k.distinct > op->view->slots * PSV_LANE_BYTES;
+	keys = keys ? keys : 1;
 	if (op->large && keys > FAR_PS_PART_KEYS)
 		keys = FAR_PS_PART_KEYS;
 	if (keys < least)
 		keys = least < CHUNK_BYTES_MAX / bytes ? least : CHUNK_BYTES_MAX / bytes;
-	op->depth = (uint32_t)((PSV_LANE_BYTES / bytes + keys) / keys);
+	op->depth = (uint32_t)((PSV_LANE_BYTES / bytes + keys - 1) / keys);
 	return keys;
 }
 

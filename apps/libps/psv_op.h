@@ -60,8 +60,9 @@ enum far_status psv_steps_begin(struct psv_op *op, struct far_err *err);
 
 #define PSV_LANE_BYTES ((size_t)4 * FAR_PS_CHUNK_BYTES) /* of a slot, sent at once; an operation of more is large */
 
-/** Keys of a request of an operation that is not large, of `bytes` each, at least 1: half of FAR_PS_CHUNK_BYTES, so
- * that client and server work at the same time, but not so few that a server waits for memory (perf/NOTES.md, 97). */
+/** Keys of a request of an operation that reads and is not large, of `bytes` each, at least 1: half of
+ * FAR_PS_CHUNK_BYTES, so that client and server work at the same time, but not so few that a server waits for memory
+ * (perf/NOTES.md, 97). */
 static inline size_t psv_turn_keys(size_t bytes)
 {
 	size_t keys = FAR_PS_CHUNK_BYTES / bytes, half = keys / 2;
