@@ -53,9 +53,9 @@ void psv_lanes_end(struct psv_op *op)
 static bool next_chunk(struct psv_lane *l)
 {
 	const struct psv_op *op = l->op;
-	uint32_t n = op->to - op->from, c = l->chunk + 1;
-	if (l->alone)
+	if (l->alone) /* and chunks may still be added */
 		return false;
+	uint32_t n = op->to - op->from, c = l->chunk + 1;
 	while (c < n && op->d.chunk[op->from + c].slot != op->d.chunk[op->from + l->chunk].slot)
 		c++;
 	if (c < n)
