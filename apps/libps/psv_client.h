@@ -87,27 +87,35 @@ struct psv_op {
 	const struct psv_view *view;    /* of this round */
 	struct psv_block_memory memory; /* of the arrays of keys */
 	struct psv_keys k;
-	uint8_t *key_status; /* [n] of the distinct keys, as those below */
-	uint8_t *key_error;  /* of CALL */
-	bool *open;          /* not answered yet, and to be sent */
-	bool some_answered;  /* else all are open */
-	const char **row;    /* of values and CALL: in the replies of this round; NULL: none */
-	uint32_t *bag;       /* of BAGS; [n]: bag of a position. GET_VALUES: length of a key's value. PUT_VALUES: its
-				last position */
-	float *missing;      /* of BAGS; [bags]: weight of keys without a row */
-	float *wide;         /* of BAGS; [dim]: a row of a reply */
+	bool steps;             /* a pull whose first requests are sent before its last keys are looked at */
+	const uint32_t *source; /* of operations with numbers, [distinct]: position of a key's numbers; from n on, they
+				   are source - n of the sums */
+	float *sums;            /* [sums_n * dim]: gradients of keys that come more than once */
+	uint32_t sums_n;
+	struct psv_block_memory sums_memory; /* of both; unless no keys are equal */
+	uint8_t *key_status;                 /* [n] of the distinct keys, as those below */
+	uint8_t *key_error;                  /* of CALL */
+	bool *open;                          /* not answered yet, and to be sent */
+	bool some_answered;                  /* else all are open */
+	const char **row;                    /* of values and CALL: in the replies of this round; NULL: none */
+	uint32_t *bag;  /* of BAGS; [n]: bag of a position. GET_VALUES: length of a key's value. PUT_VALUES: its
+			   last position */
+	float *missing; /* of BAGS; [bags]: weight of keys without a row */
+	float *wide;    /* of BAGS; [dim]: a row of a reply */
 	struct psv_division d;
 	bool large;                           /* the chunks are small, and each slot has one at a time */
+	uint32_t depth;                       /* chunks of a slot that are sent at once */
 	bool parts;                           /* the chunks may be sent in several rounds */
 	uint32_t from, to;                    /* chunks of this round */
 	struct psv_block_memory round_memory; /* of the four below */
 	struct far_target *targets;
 	struct far_target_result *results;
 	char *requests, *replies;
-	uint32_t answered;           /* shards, of operations without keys */
-	bool again;                  /* an answer was a newer view */
-	bool more;                   /* an answer lacks values that found no room in it */
-	void *lanes;                 /* in round_memory */
+	uint32_t answered; /* shards, of operations without keys */
+	bool again;        /* an answer was a newer view */
+	bool more;         /* an answer lacks values that found no room in it */
+	void *lanes;       /* [lanes_n], in round_memory */
+	uint32_t lanes_n;
 	pthread_mutex_t lanes_lock;  /* of psv_take() */
 	_Atomic uint32_t lanes_left; /* that have not ended */
 	struct far_err err;          /* first error of a server; status OK: none */

@@ -42,15 +42,14 @@ static void take_error(struct psv_lane *l, enum far_status status, const struct 
 	take(l, NULL);
 }
 
-/* The last lane of the round. */
-static bool ends_round(struct psv_op *op)
+bool psv_lanes_end(struct psv_op *op)
 {
 	return atomic_fetch_sub_explicit(&op->lanes_left, 1, memory_order_acq_rel) == 1;
 }
 
 static void end(struct psv_op *op)
 {
-	if (ends_round(op))
+	if (psv_lanes_end(op))
 		psv_round_over(op);
 }
 
@@ -58,9 +57,9 @@ static void end(struct psv_op *op)
 static bool next_chunk(struct psv_lane *l)
 {
 	const struct psv_op *op = l->op;
-	uint32_t n = op->to - op->from, c = l->chunk + 1;
-	if (l->alone)
+	if (l->alone) /* and chunks may still be added */
 		return false;
+	uint32_t n = op->to - op->from, c = l->chunk + 1;
 	while (c < n && op->d.chunk[op->from + c].slot != op->d.chunk[op->from + l->chunk].slot)
 		c++;
 	if (c < n)
@@ -146,25 +145,31 @@ static void go(struct psv_lane *l)
 	end(op);
 }
 
-size_t psv_lanes_bytes(const struct psv_op *op)
+size_t psv_lanes_bytes(uint32_t lanes)
 {
-	return (op->large ? op->view->slots : op->to - op->from) * sizeof(struct psv_lane);
+	return lanes * sizeof(struct psv_lane);
 }
 
-bool psv_lanes_begin(struct psv_op *op, void *memory)
+void psv_lanes_begin(struct psv_op *op, void *memory)
 {
-	struct psv_lane *lanes = memory;
+	op->lanes = memory;
+	op->lanes_n = 0;
+	atomic_store_explicit(&op->lanes_left, 1, memory_order_relaxed);
+}
+
+void psv_lanes_send(struct psv_op *op, uint32_t from)
+{
+	struct psv_lane *lanes = op->lanes;
 	bool has_lane[FAR_PS_SHARDS_MAX] = {false}, alone = !op->large;
-	uint32_t n = 0;
-	for (uint32_t c = 0; op->from + c < op->to; c++) {
+	uint32_t first = op->lanes_n, n = first;
+	for (uint32_t c = from; op->from + c < op->to; c++) {
 		bool *has = &has_lane[op->d.chunk[op->from + c].slot];
 		if (alone || !*has)
 			lanes[n++] = (struct psv_lane){.op = op, .chunk = c, .alone = alone};
 		*has = true;
 	}
-	/* One more, so that the operation exists until all are begun. */
-	atomic_store_explicit(&op->lanes_left, n + 1, memory_order_relaxed);
-	for (uint32_t i = 0; i < n; i++)
+	op->lanes_n = n;
+	atomic_fetch_add_explicit(&op->lanes_left, n - first, memory_order_relaxed);
+	for (uint32_t i = first; i < n; i++)
 		go(&lanes[i]);
-	return ends_round(op);
 }

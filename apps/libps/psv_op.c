@@ -14,7 +14,6 @@
 #include <string.h>
 
 #define BARRIER_GRACE_NS (2 * FAR_SEC) /* after the wait of a barrier, for the answer */
-#define LANE_CHUNKS      4u            /* of a slot, sent at once; an operation of more is large */
 #define PART_DEPTH       64u           /* chunks of a slot in a round */
 #define VALUES_DEPTH     8u            /* likewise of values, each with room for the longest one */
 #define LARGE_CHUNKS     1024u         /* most of an operation of one round */
@@ -47,6 +46,7 @@ static void op_free(struct psv_op *op)
 	round_free(op);
 	division_free(op);
 	psv_arena_put(&op->ps->arena, op->memory);
+	psv_arena_put(&op->ps->arena, op->sums_memory);
 	free(op->bag);
 	free(op->missing);
 	free(op->wide);
@@ -63,19 +63,21 @@ static void forget_rows(const struct psv_op *op)
 		memset(op->row, 0, op->k.distinct * sizeof *op->row);
 }
 
-/* Finds the distinct keys of the segment; all are to be sent. False: no memory. */
+/* The distinct keys of the segment, which steps find later; all are to be sent. False: no memory. */
 static bool begin_keys(struct psv_op *op)
 {
 	size_t n = op->n, keys = psv_keys_bytes(n, op->kind != PSV_BAGS && op->keys);
 	char *at = (char *)op->memory.at + keys / 64 * 64 + 64;
 	psv_keys_init(&op->k, op->memory.at, op->keys, op->first_key, n, op->kind != PSV_BAGS);
+	if (!op->steps)
+		psv_keys_number(&op->k, op->k.n);
 	op->key_status = psv_arena_part(&at, n);
 	op->key_error = psv_arena_part(&at, n);
 	op->open = psv_arena_part(&at, n);
 	op->row = (const char **)(void *)at;
 	op->some_answered = false;
-	memset(op->key_status, FAR_PS_LATE, op->k.distinct);
-	memset(op->open, true, op->k.distinct);
+	memset(op->key_status, FAR_PS_LATE, n);
+	memset(op->open, true, n);
 	if (psv_is_call(op->kind))
 		psv_call_init(op);
 	forget_rows(op);
@@ -94,6 +96,8 @@ static struct psv_op *op_new(const struct psv_op *from)
 	op->all = op->n;
 	if (op->n > SEGMENTS_FROM && (op->kind == PSV_PULL || op->kind == PSV_EXISTS || op->kind == PSV_GET_VALUES))
 		op->n = SEGMENT_KEYS;
+	op->view = atomic_load_explicit(&op->ps->view, memory_order_acquire);
+	op->steps = psv_has_steps(op);
 	size_t n = op->n, keys = psv_keys_bytes(n, op->kind != PSV_BAGS && op->keys);
 	op->memory = psv_arena_get(&op->ps->arena, keys + n * (3 + sizeof *op->row) + 5 * 64);
 	if (!op->memory.at || (op->kind == PSV_BAGS && !psv_bags_init(op)) || !begin_keys(op)) {
@@ -108,13 +112,16 @@ static struct psv_op *op_new(const struct psv_op *from)
 /* Keys of a chunk of an operation in which a key takes `bytes`. */
 static size_t chunk_keys_by(struct psv_op *op, size_t bytes)
 {
-	size_t keys = FAR_PS_CHUNK_BYTES / bytes, least = op->parts ? 0 : op->k.distinct / LARGE_CHUNKS + 1;
+	size_t keys = psv_is_change(op->kind) ? FAR_PS_CHUNK_BYTES / bytes : psv_turn_keys(bytes);
+	size_t least = op->parts ? 0 : op->k.distinct / LARGE_CHUNKS + 1;
 	size_t all = op->all > op->n ? op->all : op->k.distinct;
-	op->large = op->large || bytes * all > op->view->slots * LANE_CHUNKS * FAR_PS_CHUNK_BYTES;
+	op->large = op->large || bytes * all > op->view->slots * PSV_LANE_BYTES;
+	keys = keys ? keys : 1;
 	if (op->large && keys > FAR_PS_PART_KEYS)
 		keys = FAR_PS_PART_KEYS;
 	if (keys < least)
 		keys = least < CHUNK_BYTES_MAX / bytes ? least : CHUNK_BYTES_MAX / bytes;
+	op->depth = (uint32_t)((PSV_LANE_BYTES / bytes + keys - 1) / keys);
 	return keys;
 }
 
@@ -140,7 +147,8 @@ static uint32_t chunk_keys(struct psv_op *op)
 
 static enum far_status divide_by(struct psv_op *op, uint32_t keys, struct far_err *err)
 {
-	if (psv_keys_divide(&op->k, op->open, !op->some_answered, op->view, keys, &op->d))
+	op->k.divided = 0;
+	if (psv_keys_divide(&op->k, op->some_answered ? op->open : NULL, op->view, keys, &op->d))
 		return FAR_OK;
 	return pst_fail(err, FAR_RESOURCE, 0, "no memory for an operation on %zu keys", op->n);
 }
@@ -149,8 +157,9 @@ static enum far_status divide_keys(struct psv_op *op, struct far_err *err)
 {
 	op->parts = !psv_is_change(op->kind) || (!op->token && op->k.distinct == op->k.n);
 	op->large = false;
+	op->depth = PSV_LANE_BYTES / FAR_PS_CHUNK_BYTES;
 	enum far_status status = divide_by(op, chunk_keys(op), err);
-	if (!status && !op->large && op->d.deepest > LANE_CHUNKS) { /* for one shard, if not for all */
+	if (!status && !op->large && op->d.deepest > op->depth) { /* for one shard, if not for all */
 		division_free(op);
 		op->large = true;
 		status = divide_by(op, chunk_keys(op), err);
@@ -183,12 +192,11 @@ static uint32_t shards_of(const struct psv_op *op)
 	return op->kind == PSV_BARRIER ? 1 : op->view->slots;
 }
 
-/* The numbers of each request are filled when it is sent: no keys are equal, and to check all before is no conversion,
- * or is needed for later rounds. */
+/* The numbers of each request are filled when it is sent: to check all before is no conversion, or is needed for later
+ * rounds. */
 static bool fills_late(const struct psv_op *op)
 {
-	return psv_has_numbers(op->kind) && op->k.distinct == op->k.n &&
-	       (psv_is_plain(op) || op->d.n > op->to - op->from);
+	return psv_has_numbers(op->kind) && (psv_is_plain(op) || op->d.n > op->to - op->from);
 }
 
 static enum far_status divide(struct psv_op *op, struct far_err *err)
@@ -203,6 +211,8 @@ static enum far_status divide(struct psv_op *op, struct far_err *err)
 		status = divide_keys(op, err);
 		if (!status)
 			select_part(op);
+		if (!status && psv_has_numbers(op->kind) && !op->source)
+			status = psv_op_sums(op, err);
 		if (!status && fills_late(op))
 			status = psv_op_check(op, err);
 		return status;
@@ -219,8 +229,7 @@ static enum far_status divide(struct psv_op *op, struct far_err *err)
 
 /* ---- Requests ---- */
 
-/* Room for a reply, which may be a view. */
-static size_t reply_room(const struct psv_op *op, const struct psv_chunk *c)
+size_t psv_reply_room(const struct psv_op *op, const struct psv_chunk *c)
 {
 	size_t bytes = psv_op_reply_bytes(op, c), view = sizeof(struct psv_reply) + PSV_VIEW_BYTES_MAX;
 	return ((bytes > view ? bytes : view) + 7) / 8 * 8;
@@ -274,47 +283,57 @@ static void put_head(const struct psv_op *op, const struct psv_chunk *c, char *t
 	}
 }
 
+/* Of chunk c of the round; not const. */
+static char *request_of(const struct psv_op *op, uint32_t c)
+{
+	return op->requests + ((const char *)op->targets[c].data - op->requests);
+}
+
 enum far_status psv_op_fill(struct psv_op *op, uint32_t c, struct far_err *err)
 {
 	const struct psv_chunk *chunk = &op->d.chunk[op->from + c];
-	char *to = op->requests + ((const char *)op->targets[c].data - op->requests); /* not const */
+	char *to = request_of(op, c);
 	put_head(op, chunk, to);
-	return fills_late(op) ? psv_op_numbers_once(op, chunk, to, err) : FAR_OK;
+	return fills_late(op) ? psv_op_numbers(op, chunk, to, err) : FAR_OK;
 }
 
-/* Memory of the round, and the sums of its requests. */
+/* Memory of the round; numbers that are not filled late. */
 static enum far_status build(struct psv_op *op, struct far_err *err)
 {
 	size_t out = 0, in = 0, n = op->to - op->from;
-	size_t lanes = psv_lanes_bytes(op);
+	size_t lanes = psv_lanes_bytes(op->large ? op->view->slots : op->to - op->from);
 	for (uint32_t c = op->from; c < op->to; c++) {
 		out += (psv_op_request_bytes(op, &op->d.chunk[c]) + 7) / 8 * 8;
-		in += reply_room(op, &op->d.chunk[c]);
+		in += psv_reply_room(op, &op->d.chunk[c]);
 	}
 	op->round_memory = psv_arena_get(&op->ps->arena,
 					 out + in + n * (sizeof *op->targets + sizeof *op->results) + lanes + 5 * 64);
-	char *at = op->round_memory.at;
+	char *at = op->round_memory.at, *requests;
 	if (!at)
 		return psv_op_no_room(op, err);
 	op->targets = psv_arena_part(&at, n * sizeof *op->targets);
 	op->results = psv_arena_part(&at, n * sizeof *op->results);
-	op->requests = psv_arena_part(&at, out);
+	requests = op->requests = psv_arena_part(&at, out);
 	op->lanes = psv_arena_part(&at, lanes);
 	op->replies = at;
 	memset(op->results, 0, n * sizeof *op->results);
-	return psv_has_numbers(op->kind) && !fills_late(op) ? psv_op_numbers(op, err) : FAR_OK;
+	psv_op_address(op, 0, &requests, &at);
+	enum far_status status = FAR_OK;
+	bool fills = psv_has_numbers(op->kind) && !fills_late(op);
+	for (uint32_t c = 0; fills && !status && c < n; c++)
+		status = psv_op_numbers(op, &op->d.chunk[op->from + c], request_of(op, c), err);
+	return status;
 }
 
-static void address(struct psv_op *op)
+void psv_op_address(struct psv_op *op, uint32_t from, char **out, char **in)
 {
-	char *out = op->requests, *in = op->replies;
-	for (uint32_t c = 0; c < op->to - op->from; c++) {
+	for (uint32_t c = from; c < op->to - op->from; c++) {
 		const struct psv_chunk *chunk = &op->d.chunk[op->from + c];
-		size_t bytes = psv_op_request_bytes(op, chunk), room = reply_room(op, chunk);
+		size_t bytes = psv_op_request_bytes(op, chunk), room = psv_reply_room(op, chunk);
 		op->targets[c] = (struct far_target){
-			.to = op->view->slot[chunk->slot], .data = out, .len = bytes, .recv_buf = in, .cap = room};
-		out += (bytes + 7) / 8 * 8;
-		in += room;
+			.to = op->view->slot[chunk->slot], .data = *out, .len = bytes, .recv_buf = *in, .cap = room};
+		*out += (bytes + 7) / 8 * 8;
+		*in += room;
 	}
 }
 
@@ -462,6 +481,11 @@ static enum far_status begin_round(struct psv_op *op, uint64_t again, bool *over
 		op->clock = op->deadline_ns == UINT64_MAX              ? UINT64_MAX
 			    : op->deadline_ns - now > BARRIER_GRACE_NS ? op->deadline_ns - now - BARRIER_GRACE_NS
 								       : 0;
+	op->again = false;
+	if (op->steps) {
+		op->steps = false;
+		return psv_steps_begin(op, over, err);
+	}
 	enum far_status status = divide(op, err);
 	if (!status)
 		status = build(op, err);
@@ -471,9 +495,9 @@ static enum far_status begin_round(struct psv_op *op, uint64_t again, bool *over
 		return status;
 	if (op->token && !again && !*op->token)
 		*op->token = op->first;
-	address(op);
-	op->again = false;
-	*over = psv_lanes_begin(op, op->lanes);
+	psv_lanes_begin(op, op->lanes);
+	psv_lanes_send(op, 0);
+	*over = psv_lanes_end(op);
 	return FAR_OK;
 }
 
@@ -511,7 +535,6 @@ enum far_status psv_op_start(const struct psv_op *from, struct far_future **futu
 	if (op->kind == PSV_BARRIER && timeout < UINT64_MAX - BARRIER_GRACE_NS)
 		timeout += BARRIER_GRACE_NS;
 	op->deadline_ns = timeout >= UINT64_MAX - now ? UINT64_MAX : now + timeout;
-	op->view = atomic_load_explicit(&op->ps->view, memory_order_acquire);
 	if (psv_has_keys(op->kind) && op->n == 0) {
 		finish(op);
 	} else {
@@ -520,6 +543,7 @@ enum far_status psv_op_start(const struct psv_op *from, struct far_future **futu
 		if (over) {
 			psv_round_over(op);
 		} else if (status == FAR_TIMEOUT) { /* it had next to no time: its keys are LATE */
+			psv_keys_number(&op->k, op->k.n);
 			finish(op);
 		} else if (status) {
 			psv_number_end(op);

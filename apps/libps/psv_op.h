@@ -19,13 +19,13 @@ static inline bool psv_is_plain(const struct psv_op *op)
 {
 	return op->wire == PST_F32 && !op->state_floats;
 }
-/** Fills the gradients or rows of all requests: sums of equal keys. INVALID: one that is not finite; RESOURCE. */
-enum far_status psv_op_numbers(const struct psv_op *op, struct far_err *err);
-/** Fills those of a chunk of an operation whose keys differ, which psv_op_check() has checked. INVALID. */
-enum far_status psv_op_numbers_once(const struct psv_op *op, const struct psv_chunk *c, char *request,
-				    struct far_err *err);
-/** Checks all numbers and state of an operation whose keys differ. INVALID, RESOURCE. */
+/** Finds the numbers of each key: sums of gradients, of rows the last one. Once. RESOURCE. */
+enum far_status psv_op_sums(struct psv_op *op, struct far_err *err);
+/** Checks the numbers and state of all keys. INVALID: one is not finite; RESOURCE. */
 enum far_status psv_op_check(const struct psv_op *op, struct far_err *err);
+/** Fills the numbers and state of a chunk. INVALID: one is not finite; of a plain operation psv_op_check() has found
+ * out. */
+enum far_status psv_op_numbers(const struct psv_op *op, const struct psv_chunk *c, char *request, struct far_err *err);
 enum far_status psv_op_no_room(const struct psv_op *op, struct far_err *err);
 
 /* psv_take.c */
@@ -49,8 +49,31 @@ static inline uint8_t psv_key_status(bool dense, uint8_t status)
 void psv_repeat(const struct psv_op *op);
 void psv_put_fallback(const struct psv_op *op, float *to);
 
+/* psv_steps.c */
+
+/** True for a pull that is worth it. The view is set. */
+bool psv_has_steps(const struct psv_op *op);
+/** The first round of such a pull. On OK the operation belongs to its lanes, unless *over: all of them have ended. */
+enum far_status psv_steps_begin(struct psv_op *op, bool *over, struct far_err *err);
+
 /* psv_op.c */
 
+#define PSV_LANE_BYTES ((size_t)4 * FAR_PS_CHUNK_BYTES) /* of a slot, sent at once; an operation of more is large */
+
+/** Keys of a request of an operation that reads and is not large, of `bytes` each, at least 1: half of
+ * FAR_PS_CHUNK_BYTES, so that client and server work at the same time, but not so few that a server waits for memory
+ * (perf/NOTES.md, 97). */
+static inline size_t psv_turn_keys(size_t bytes)
+{
+	size_t keys = FAR_PS_CHUNK_BYTES / bytes, half = keys / 2;
+	keys = keys < FAR_PS_PART_KEYS ? keys : half > FAR_PS_PART_KEYS ? half : FAR_PS_PART_KEYS;
+	return keys ? keys : 1;
+}
+
+/** Room for a reply, which may be a view. */
+size_t psv_reply_room(const struct psv_op *op, const struct psv_chunk *c);
+/** Where the request and the reply of each chunk from number `from` on are: at *out and *in, which are moved. */
+void psv_op_address(struct psv_op *op, uint32_t from, char **out, char **in);
 /** Fills the request of chunk c of the round, so that it can be sent. INVALID. */
 enum far_status psv_op_fill(struct psv_op *op, uint32_t c, struct far_err *err);
 
@@ -60,10 +83,13 @@ void psv_round_over(struct psv_op *op);
 
 /* psv_lanes.c */
 
-size_t psv_lanes_bytes(const struct psv_op *op);
-/** Sends the requests of a round, of a large operation one after the other to each shard. `memory` has
- * psv_lanes_bytes(). True: all have ended; else the operation may be gone, and psv_round_over() follows. */
-bool psv_lanes_begin(struct psv_op *op, void *memory);
+size_t psv_lanes_bytes(uint32_t lanes);
+/** Begins a round; `memory` is of its lanes. The operation exists until psv_lanes_end() at least. */
+void psv_lanes_begin(struct psv_op *op, void *memory);
+/** Sends the requests from chunk `from` of the round on; of a large operation one after the other to each shard. */
+void psv_lanes_send(struct psv_op *op, uint32_t from);
+/** No more chunks come. True: all lanes have ended; else the operation may be gone, and psv_round_over() follows. */
+bool psv_lanes_end(struct psv_op *op);
 
 /* psv_call.c */
 

@@ -7,9 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Bodies of this size and more are published when committed, so that the peer reads one while the next is written;
- * smaller ones wait for the flush. */
-#define SHM_PUBLISH_BYTES 16384u
+/* Bodies of this size and more are published when committed, so that the peer reads one while the next is written, or
+ * computed; smaller ones wait for the flush. At 64 in flight bodies of 1 KiB lose a seventh of their rate by that,
+ * those of 2 KiB nothing (perf/NOTES.md, 97). */
+#define SHM_PUBLISH_BYTES 1088u
 
 #define RETURN_BLOCK_BITS     18u
 #define RETURN_WORD(i, block) ((((i) / SHM_RETURNS + 1) << RETURN_BLOCK_BITS) | (block))

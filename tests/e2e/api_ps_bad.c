@@ -94,6 +94,14 @@ static void not_finite(void)
 	BAD(far_ps_push(t, keys, MANY, grads, NULL, NULL, &f, &err), FAR_INVALID, "element 3 of the gradient of key");
 	stats = stats_of(t);
 	CHECK(stats.rows == 0 && stats.keys_pushed == 0);
+	/* Of equal keys in an assignment the last position counts, and it alone is looked at. */
+	keys[0] = keys[1] = 12;
+	grads[0] = NAN;
+	for (unsigned d = 0; d < DIM; d++)
+		grads[DIM + d] = (float)d;
+	DONE(far_ps_assign(t, keys, 2, grads, NULL, NULL, NULL, &f, &err), 2);
+	DONE(far_ps_pull(t, keys, 2, NULL, rows, NULL, &f, &err), 2);
+	CHECK(rows[2] == 2 && rows[DIM + 3] == 3);
 	CHECK(!strcmp(far_ps_status_name(FAR_PS_LATE), "LATE") &&
 	      !strcmp(far_ps_status_name((enum far_ps_status)9), "?"));
 	far_ps_table_free(t);
