@@ -131,10 +131,10 @@ static inline bool lane_empty(const struct nic_lane *l)
 	return !lane_published(l, lane_word(l));
 }
 
-/** Takes the line at rx_next, which stays readable until lane_give_back(). */
+/** Takes the line at rx_next, which stays readable until lane_give_back(). The caller adds it to `taken`, at the latest
+ * after its burst. */
 static inline void lane_take(struct nic_lane *l)
 {
-	l->taken++;
 	l->rx_next++;
 	if (__builtin_expect(--l->rx_left == 0, 0)) {
 		l->rx_next = l->rx;
