@@ -25,6 +25,7 @@
 #define LANE_LINES     1024u /* of a ring */
 #define LANE_BURST_MAX 16u   /* lines that are published together */
 #define LANE_GIVE_BACK 64u   /* lines that a consumer gives back at once */
+#define LANE_AHEAD     8u    /* a line of a burst fetches the one so many behind it */
 
 /**
  * The word of a line:
@@ -65,6 +66,7 @@ struct nic_lane {
 	uint8_t burst_before;      /* lines of the burst before it */
 	bool dirty;                /* in lanes.dirty */
 	bool used;                 /* had packets; set by the reader, cleared by the driver */
+	bool prefetches;           /* lane_claim() prefetches; constant, of the driver */
 	/* cold */
 	alignas(64) struct nic_line *tx, *rx; /* LANE_LINES each */
 	_Atomic uint32_t *given_back;         /* where lane_give_back() stores the lines read, free-running */
@@ -131,10 +133,10 @@ static inline bool lane_empty(const struct nic_lane *l)
 	return !lane_published(l, lane_word(l));
 }
 
-/** Takes the line at rx_next, which stays readable until lane_give_back(). */
+/** Takes the line at rx_next, which stays readable until lane_give_back(). The caller adds it to `taken`, at the latest
+ * after its burst. */
 static inline void lane_take(struct nic_lane *l)
 {
-	l->taken++;
 	l->rx_next++;
 	if (__builtin_expect(--l->rx_left == 0, 0)) {
 		l->rx_next = l->rx;
@@ -172,14 +174,28 @@ static inline uint32_t lane_reload(const uint32_t *field)
 	return *(const volatile uint32_t *)field;
 }
 
+/** Fetches a line that will be written, with its ownership; any address. Not by __builtin_prefetch(), of which gcc
+ * makes a prefetch for reading where the target may lack the other; a processor without it ignores it. */
+static inline void lane_prefetch_write(uintptr_t line)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)line));
+#else
+	__builtin_prefetch((const void *)line, 1, 3);
+#endif
+}
+
 /* Requests the ownership of as many lines from tx_next on as the burst before had behind its first. A store to a line
- * that the consumer has read waits for its ownership, and a core has few such stores under way; here they wait together
- * (perf/NOTES.md, "claims"). */
+ * that the consumer has read waits for its ownership, and a core has few such stores under way. Here they wait together
+ * (perf/NOTES.md, "claims"), or, where the processor gets it by prefetches, none waits. A processor drops prefetches
+ * beyond those that it has room for: the lines of the burst repeat them (LANE_AHEAD). */
 static inline void lane_claim(const struct nic_lane *l)
 {
 	uint32_t n = l->burst_before - 1u, room = lane_reload(&l->room);
 	n = n < room ? n : room;
 	struct nic_line *line = l->tx_next, *end = line + (n < l->tx_left ? n : l->tx_left);
+	for (; l->prefetches && line < end; line++)
+		lane_prefetch_write((uintptr_t)line);
 	for (; line < end; line++)
 		*(volatile uint32_t *)(void *)(line->bytes + 4) = 0;
 }
@@ -197,6 +213,8 @@ static inline bool lane_write(struct nic_lane *l, struct nic_line *line, uint32_
 		l->tx_lap = lane_reload(&l->tx_lap) + LANE_LAP_ONE;
 	}
 	if (l->withheld) {
+		if (FACTOR(CLAIMS))
+			lane_prefetch_write((uintptr_t)line + LANE_AHEAD * sizeof *line);
 		atomic_store_explicit(&line->word, word, memory_order_release);
 		if (__builtin_expect(++l->burst == LANE_BURST_MAX, 0))
 			lane_publish(l);

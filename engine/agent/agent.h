@@ -280,7 +280,7 @@ void agent_run_then(struct future_listener *l, far_then_fn *fn, void *user, stru
 		    struct far_future *child);
 
 /** Adds a future to the innermost scope of this thread, if any. A process without scopes pays for one load. */
-extern _Atomic uint32_t scopes_active;
+extern __attribute__((visibility("hidden"))) _Atomic uint32_t scopes_active;
 void scope_gather_slow(struct far_future *f);
 static inline void scope_gather(struct far_future *f)
 {

@@ -75,7 +75,7 @@ static inline __attribute__((always_inline)) struct far_future *call_fast(struct
 {
 	struct call_site *site = &c->site[s->config.index];
 	const struct function *fn = site->fn;
-	struct session *se = agent_fast_session(c->worker.agent, s, c->worker.to, fn->signature.name_hash);
+	struct session *se = agent_fast_session(c->worker.agent, s, c->worker.to, &fn->signature.name_hash);
 	*out = se;
 	if (unlikely(!se || replaced(&c->worker) || atomic_load_explicit(&fn->rivals, memory_order_relaxed)))
 		return NULL;

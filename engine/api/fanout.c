@@ -292,10 +292,10 @@ static void start_target(struct plan *p, uint32_t i)
 static inline bool start_line(const struct plan *p, struct fanout_line *line, uint32_t i)
 {
 	const struct far_target *t = &p->targets[i];
-	struct session *se = agent_fast_session(p->a, p->s, t->to, p->hash);
+	struct session *se = agent_fast_session(p->a, p->s, t->to, &p->hash);
 	if (unlikely(!se || t->args || t->data))
 		return false;
-	unsigned number = line->call.fn;
+	unsigned number = (uint16_t)line->call.what;
 	if (p->function) {
 		number = session_functions(p->s, se)[number];
 		if (unlikely(!number)) /* not known yet at the callee */

@@ -27,9 +27,9 @@ static inline struct shard *agent_fast_shard(const struct far_agent *a, uint64_t
 	return a->shards_n == 1 && shard_held(a->shards[0]) ? a->shards[0] : NULL;
 }
 
-/** The session of a destination, as fast_session(). Where `to` names no shard, `hash` selects it. */
+/** The session of a destination, as fast_session(). Where `to` names no shard, *hash selects it. */
 static inline struct session *agent_fast_session(const struct far_agent *a, struct shard *s, struct far_to to,
-						 uint64_t hash)
+						 const uint64_t *hash)
 {
 	if (likely((uint32_t)to.worker < atomic_load_explicit(&a->plain_world, memory_order_relaxed) &&
 		   (uint32_t)to.shard + 1 <= 1))
@@ -39,7 +39,7 @@ static inline struct session *agent_fast_session(const struct far_agent *a, stru
 	uint32_t shards = atomic_load_explicit(&a->members[to.worker].shards, memory_order_relaxed);
 	if ((uint32_t)to.shard + 1 > shards)
 		return NULL;
-	uint32_t shard = to.shard >= 0 ? (uint32_t)to.shard : (uint32_t)(hash % shards);
+	uint32_t shard = to.shard >= 0 ? (uint32_t)to.shard : (uint32_t)(*hash % shards);
 	return fast_session(s, session_index(s, (uint32_t)to.worker, shard));
 }
 

@@ -167,9 +167,13 @@ enum far_status far_future_value(struct far_future *f, struct far_val *out, stru
 	if (unlikely(!f))
 		return no_future("far_future_value", err);
 	uint32_t state = future_state(f);
-	if (!(state & FUTURE_DONE))
-		return agent_pending(f, err);
-	if (likely(out && f->status == FAR_OK && !f->buf && f->code == 0 && line_get_one(f->bytes, f->len, out))) {
+	if (unlikely(!(state & FUTURE_LINE))) {
+		if (!(state & FUTURE_DONE))
+			return agent_pending(f, err);
+		if (f->status != FAR_OK || f->buf || f->code)
+			return agent_result(f, out, err);
+	}
+	if (likely(out && line_get_one(f->bytes, f->len, out))) {
 		out->own = &f->head;
 		/* With one reference no other thread can give it away meanwhile. */
 		if (likely(atomic_load_explicit(&f->head.refs, memory_order_acquire) == 1 &&

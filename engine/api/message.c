@@ -127,14 +127,14 @@ enum far_status far_msg_send(struct far_agent *a, struct far_to to, uint16_t id,
 			     const struct far_call_opts *opts, far_msg_done_fn *done, void *user, struct far_err *err)
 {
 	struct shard *s;
-	struct fast_call call = {
-		.done = send_done, .user = user, .app = (void (*)(void))done, .kind = CALL_PLAIN, .fn = id};
+	struct fast_call call = {.done = send_done, .user = user, .app = (void (*)(void))done};
 	struct session *se = NULL;
 	if (likely(len <= FAR_LINE_PAYLOAD && !opts && done && id < FAR_MSG_HANDLERS_MAX &&
 		   (s = agent_fast_shard(a, &call.left))))
-		se = agent_fast_session(a, s, to, id);
+		se = agent_fast_session(a, s, to, &(uint64_t){id});
 	if (unlikely(!se))
 		return send_general(&(struct message_call){a, to, id, {data, len}, opts}, done, user, err);
+	call.what = FAST_WHAT(id, CALL_PLAIN);
 	call.word = FAST_WORD(PACKET_REQUEST, 0, id);
 	fast_take(s, se, &call);
 	fast_copy(fast_body(call.line), data, len);
@@ -353,17 +353,17 @@ enum far_status far_msg_call(struct far_agent *a, struct far_to to, uint16_t id,
 {
 	struct held_call h;
 	struct shard *s;
-	struct fast_call call = {
-		.done = held_done, .user = &h, .app = (void (*)(void))held_done_plain, .kind = CALL_PLAIN, .fn = id};
+	struct fast_call call = {.done = held_done, .user = &h, .app = (void (*)(void))held_done_plain};
 	struct session *se = NULL;
 	if (likely(len <= FAR_LINE_PAYLOAD && !opts && id < FAR_MSG_HANDLERS_MAX &&
 		   (s = agent_fast_shard(a, &call.left)) && agent_may_wait_fast(s)))
-		se = agent_fast_session(a, s, to, id);
+		se = agent_fast_session(a, s, to, &(uint64_t){id});
 	if (unlikely(!se))
 		return call_general(&(struct message_call){a, to, id, {data, len}, opts}, reply, cap, reply_len, err);
 	h.done = false;
 	h.reply = reply;
 	h.cap = cap;
+	call.what = FAST_WHAT(id, CALL_PLAIN);
 	call.word = FAST_WORD(PACKET_REQUEST, 0, id);
 	fast_take(s, se, &call);
 	fast_copy(fast_body(call.line), data, len);

@@ -142,7 +142,8 @@ static inline __attribute__((always_inline)) struct far_future *call_fast(const 
 	struct shard *s = agent_fast_shard(a, &left);
 	struct rref_named named;
 	*via = s;
-	if (unlikely(!s || s != atomic_load_explicit(&((struct far_rref *)(uintptr_t)r)->home, memory_order_relaxed) ||
+	if (unlikely(!s || !method ||
+		     s != atomic_load_explicit(&((struct far_rref *)(uintptr_t)r)->home, memory_order_relaxed) ||
 		     !cls || !far_rref_confirmed_by_owner(r)))
 		return NULL;
 	struct far_to to = {(int32_t)rref_rank(r->base.owner), (int32_t)rref_owner_shard(r->base.id)};
@@ -152,7 +153,7 @@ static inline __attribute__((always_inline)) struct far_future *call_fast(const 
 			     r->base.owner << 16))
 		return NULL;
 	struct call_site *site = site_of(a, s, method, cls);
-	struct session *se = likely(site) ? agent_fast_session(a, s, to, 0) : NULL;
+	struct session *se = likely(site) ? agent_fast_session(a, s, to, &(uint64_t){0}) : NULL;
 	*out = se;
 	return likely(se) ? site_call(s, se, site, left, named.count, args, n) : NULL;
 }

@@ -182,12 +182,11 @@ return_tensor_general(struct far_req *req, enum far_dtype dtype, unsigned ndim, 
 enum far_status far_return_tensor(struct far_req *req, enum far_dtype dtype, unsigned ndim, const uint64_t *shape,
 				  void **data)
 {
-	size_t offset, len;
+	size_t offset;
 	if (unlikely(!req->fn || req->answer != ANSWER_NONE ||
 		     !(req->fn->signature.result.types >> FAR_TYPE_TENSOR & 1) || ndim != 1 ||
-		     !(len = line_put_one(req->scratch, (unsigned)dtype, shape[0], &offset))))
+		     !line_put_one(req->scratch, (unsigned)dtype, shape[0], &offset, &req->len)))
 		return return_tensor_general(req, dtype, ndim, shape, data);
-	req->len = len;
 	req->answer = ANSWER_SCRATCH;
 	*data = req->scratch + offset;
 	return FAR_OK;

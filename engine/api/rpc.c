@@ -266,7 +266,7 @@ call_fast(const struct typed_call *c, const char *function, struct shard *s, uin
 {
 	struct call_site *site = site_of(c->agent, s, function, 0);
 	struct session *se =
-		likely(site) ? agent_fast_session(c->agent, s, c->to, site->fn->signature.name_hash) : NULL;
+		likely(site) ? agent_fast_session(c->agent, s, c->to, &site->fn->signature.name_hash) : NULL;
 	*out = se;
 	return likely(se) ? site_call(s, se, site, left, 0, c->args, c->args_n) : NULL;
 }

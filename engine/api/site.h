@@ -19,23 +19,29 @@
 #define TEXT_BY_BYTE 0
 #endif
 
-/** True if `text` is the site's. May read bytes behind a shorter text, in the same page. */
+/** True if bytes behind a text, as many as a name can have, may lie in a page that cannot be read. */
+static inline bool site_ends_page(const char *text)
+{
+	return ((uintptr_t)text & 4095) > 4096 - SIGNATURE_NAME_MAX;
+}
+
+/** True if `text` is the site's. May read bytes behind a shorter text, in the same page: site_ends_page() is false. */
+static inline bool site_has_text(const struct call_site *site, const char *text)
+{
+	uint64_t first, last;
+	if (TEXT_BY_BYTE)
+		return strcmp(text, site->text) == 0;
+	memcpy(&first, text, 8);
+	memcpy(&last, text + site->last_at, 8);
+	if (unlikely(((first ^ site->first) | (last ^ site->last)) & site->mask))
+		return false;
+	return likely(site->size <= 16) || memcmp(text + 8, site->text + 8, site->size - 16) == 0;
+}
+
+/** The same of any text. */
 static inline bool site_matches(const struct call_site *site, const char *text)
 {
-	size_t size = site->size;
-	uint64_t x, y;
-	if (TEXT_BY_BYTE || unlikely(((uintptr_t)text & 4095) > 4096 - SIGNATURE_NAME_MAX))
-		return strcmp(text, site->text) == 0;
-	memcpy(&x, text, 8);
-	if (unlikely((x ^ site->first) & site->mask))
-		return false;
-	if (likely(size > 8)) {
-		memcpy(&x, text + size - 8, 8);
-		memcpy(&y, site->text + size - 8, 8);
-		if (unlikely(x != y || (size > 16 && memcmp(text + 8, site->text + 8, size - 16) != 0)))
-			return false;
-	}
-	return true;
+	return site_ends_page(text) ? strcmp(text, site->text) == 0 : site_has_text(site, text);
 }
 
 /** Makes a call site of a function, without a form. `text`: its name, or a method's without the class, in `fn`. */
@@ -44,18 +50,19 @@ void site_set(struct call_site *site, const struct function *fn, const char *tex
 /** Finds the function of a call site that is not known, or whose text changed. NULL: the general code decides. */
 struct call_site *site_learn(const struct far_agent *a, struct call_site *site, const char *name, uint64_t cls);
 
-/** The call site of a function; of a method, with the hash of its class. NULL: the general code decides. */
+/** The call site of a function; of a method, whose name is not NULL, with the hash of its class. NULL: the general code
+ * decides. */
 static inline struct call_site *site_of(const struct far_agent *a, struct shard *s, const char *name, uint64_t cls)
 {
 	struct call_site *site = &s->sites[((uintptr_t)name ^ (uintptr_t)name >> 6 ^ cls) % SHARD_SITES];
-	if (likely(FACTOR(SITES) && site->name == name && name && site->cls == cls &&
-		   !atomic_load_explicit(&site->fn->rivals, memory_order_relaxed) && site_matches(site, name)))
+	if (likely(FACTOR(SITES) && site->at == name && site->cls == cls + 1 &&
+		   !atomic_load_explicit(&site->fn->rivals, memory_order_relaxed) && site_has_text(site, name)))
 		return site;
 	return site_learn(a, site, name, cls);
 }
 
 /** Arguments of another form than those of the site's last call: as line_put(). */
-size_t site_put_other(struct call_site *site, const struct far_val *args, size_t n, uint8_t *to);
+bool site_put_other(struct call_site *site, const struct far_val *args, size_t n, uint8_t *to);
 
 /** Sends a call through fast_session(), of a method: of the object with this count, and returns its future. NULL: the
  * general code decides. */
@@ -65,10 +72,10 @@ static inline __attribute__((always_inline)) struct far_future *site_call(struct
 									  size_t n)
 {
 	uint8_t *line = fast_body(se->lane->tx_next);
-	size_t len = line_put(&site->form, args, n, line);
-	if (unlikely(!len) && !(len = site_put_other(site, args, n, line)))
+	if (unlikely(!line_put(&site->form, args, n, line)) && !site_put_other(site, args, n, line))
 		return NULL;
-	unsigned there = session_functions(s, se)[site->fn->index], flags = PACKET_TYPED;
+	size_t len = site->form.len;
+	unsigned there = session_functions(s, se)[site->index], flags = PACKET_TYPED;
 	if (unlikely(!there)) /* not known yet at the callee */
 		return NULL;
 	if (object) {
@@ -83,9 +90,8 @@ static inline __attribute__((always_inline)) struct far_future *site_call(struct
 		return NULL;
 	struct fast_call call = {.done = agent_done_future,
 				 .user = f,
-				 .kind = CALL_FUTURE | CALL_TYPED,
-				 .word = FAST_WORD(PACKET_REQUEST, flags, there - 1),
-				 .fn = (uint16_t)site->fn->index,
+				 .what = site->what,
+				 .word = (there << 16) + FAST_WORD(PACKET_REQUEST, flags, 0) - FAST_WORD(0, 0, 1),
 				 .left = left};
 	fast_take(s, se, &call);
 	f->call = fast_send(s, se, &call, len);

@@ -77,9 +77,7 @@ static inline uint8_t *fast_body(struct nic_line *line)
 /** Copies a body of [0, FAR_LINE_PAYLOAD] bytes. */
 static inline void fast_copy(uint8_t *to, const void *from, size_t len)
 {
-	if (likely(len == FAR_LINE_PAYLOAD))
-		__builtin_memcpy(to, from, FAR_LINE_PAYLOAD);
-	else if (len)
+	if (likely(len >= 16) || len)
 		line_copy(to, from, len);
 }
 
@@ -98,15 +96,17 @@ static inline struct session *fast_session(struct shard *s, uint32_t index)
 /** Takes a successful reply of one line, private bytes, FAR_LINE_PAYLOAD of them readable. */
 typedef void call_line_fn(void *user, uint8_t *body, uint32_t len);
 
-/** What a request is: done as a completion of `kind` (CALL_PLAIN: `app` is called; CALL_FUTURE: the future `user` is
+/** A call of a function's or message's local number, with these CALL_ flags: its kind. */
+#define FAST_WHAT(fn, kind) CALL_WHAT(fn, CALL_SENT, (kind) | CALL_YOUNG)
+
+/** What a request is: done as a completion of its kind (CALL_PLAIN: `app` is called; CALL_FUTURE: the future `user` is
  * completed; CALL_LINE: `app` is a call_line_fn). `done` completes it otherwise. */
 struct fast_call {
 	call_done_fn *done;
 	void *user;
 	void (*app)(void);
-	unsigned kind; /* CALL_ flags */
+	uint32_t what; /* FAST_WHAT() */
 	uint32_t word; /* FAST_WORD() */
-	uint16_t fn;   /* local number of the function */
 	uint64_t left; /* ns, at least CALL_NEAR_NS, less than 2^63; or FAR_FOREVER */
 	/* What it takes, by fast_take(). */
 	struct nic_lane *lane;
@@ -136,7 +136,7 @@ static inline struct call_id fast_send(struct shard *s, struct session *se, cons
 	c->session = se->index;                    /* not beside `what`: together they become a vector */
 	if (!c->young)
 		s->young[s->young_n++] = c->slot;
-	c->what = (c->what & CALL_AGING << 24) + CALL_WHAT(call->fn, CALL_SENT, call->kind | CALL_YOUNG);
+	c->what = (c->what & CALL_AGING << 24) + call->what;
 	se->calls_active++;
 	if (unlikely(lane_write(call->lane, call->line, (uint32_t)len)))
 		lane_mark(&se->q->lanes, call->lane);

@@ -14,13 +14,18 @@ struct function;
 /** A place of the application that calls a function, or a method of a class: by the address of the name, whose text is
  * compared each time; or a part of a handle, struct far_callee. */
 struct call_site {
-	const char *name;          /* NULL: unused */
+	const char *at;            /* `name`, unless its page ends before any text would: no name then */
+	uint64_t cls;              /* of a method: hash of its class, + 1; 1: a function; 0: unused */
 	const struct function *fn; /* of that name, the only one with its number of arguments */
-	uint64_t cls;              /* of the method: hash of its name; 0: a function */
-	const char *text;          /* the name's, in `fn` */
+	uint64_t first, last;      /* the first and the last 8 bytes of the text with its NUL; of a shorter one, all */
+	uint64_t mask;             /* the bits of these words that the text takes */
+	uint32_t last_at;          /* offset of `last` */
 	uint32_t size;             /* bytes of the text with its NUL */
-	uint64_t first, mask;      /* the first of them, at most 8, as a word, and its bits that they take */
+	uint32_t index;            /* of the function */
+	uint32_t what;             /* of its calls: call.what */
 	struct line_form form;     /* of the arguments of the last call */
+	const char *name;
+	const char *text; /* the name's, in `fn` */
 };
 
 /** How the last request of a function that may run on the burst came. */

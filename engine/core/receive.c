@@ -179,6 +179,8 @@ __attribute__((noinline)) static void receive_line(struct shard *s, const struct
 		pkt.peer = se->peer;
 	} else if (!sq->ops->recv_lane(sq->q, l, &pkt, 1)) {
 		return;
+	} else {
+		l->taken--; /* receive_lane() counts it */
 	}
 	receive_one(s, sq, &pkt);
 }
@@ -240,8 +242,7 @@ static inline void begin_request(struct far_req *req, struct session *se, uint64
 	req->session = se;
 	req->record = NULL;
 	memcpy(&req->call, &id, sizeof id);
-	req->from = se->worker;
-	req->from_shard = se->shard;
+	memcpy(&req->from, &se->worker, 8); /* and the shard */
 	req->time_left = left;
 	req->deadline = 0;
 	req->plain = 0;
@@ -273,8 +274,9 @@ static inline __attribute__((always_inline)) bool receive_message(struct shard *
 
 /* Learns how requests of a function come. false: not as receive_typed() takes them. */
 __attribute__((noinline)) static bool learn_plan(const struct shard *s, struct line_plan *plan, uint32_t word,
-						 const uint64_t desc[2], uint32_t len)
+						 uint64_t desc0, uint64_t desc1, uint32_t len)
 {
+	const uint64_t desc[2] = {desc0, desc1};
 	bool method = word & FAST_WORD(0, PACKET_METHOD | PACKET_NAMED, 0);
 	uint32_t flags = PACKET_TYPED | (method ? PACKET_METHOD | PACKET_NAMED : 0),
 		 tail = method ? sizeof(uint32_t) : 0;
@@ -302,14 +304,14 @@ __attribute__((noinline)) static bool receive_typed(struct shard *s, struct nic_
 {
 	struct session *se = l->user;
 	uint8_t *body = fast_body(line);
-	uint64_t id = fast_id(line), left = fast_time(line), desc[2];
+	uint64_t id = fast_id(line), left = fast_time(line);
 	struct line_plan *plan = &s->plans[(word >> 16) % SHARD_PLANS];
 	struct far_req req;
 	req.shard = s; /* not beside the session: together they become a vector */
-	memcpy(desc, body, sizeof desc);
-	__asm__ volatile("" : "+r"(desc[0]), "+r"(desc[1])); /* read once: a peer may write them */
-	if (unlikely(left == 0 || ((!FACTOR(PLANS) || plan->word != word || !line_is(&plan->form, desc, len)) &&
-				   !learn_plan(s, plan, word, desc, len))))
+	/* Each read once: a peer may write them. */
+	uint64_t desc0 = *(fast_word64 *)(const void *)body, desc1 = *(fast_word64 *)(const void *)(body + 8);
+	if (unlikely(left == 0 || ((!FACTOR(PLANS) || plan->word != word || !line_is(&plan->form, desc0, desc1, len)) &&
+				   !learn_plan(s, plan, word, desc0, desc1, len))))
 		return false;
 	const struct function *fn = plan->fn;
 	if (plan->tail) {
@@ -318,14 +320,16 @@ __attribute__((noinline)) static bool receive_typed(struct shard *s, struct nic_
 		if (unlikely(!s->hooks.object_find(s, se, fn, object)))
 			return false;
 	}
-	for (unsigned i = 0; i < plan->form.n; i++)
+	unsigned n = plan->form.n, i = 0;
+	do /* a plan has one at least */
 		plan->args[i].u.t.data = body + plan->form.arg[i].at;
+	while (++i < n);
 	lane_take(l);
 	begin_request(&req, se, id, left);
 	req.fn = fn;
 	req.name = fn->signature.name;
 	s->context.handler = req.name;
-	enum far_status status = fn->fn(&req, plan->args, plan->form.n, fn->user);
+	enum far_status status = fn->fn(&req, plan->args, n, fn->user);
 	s->context.handler = NULL; /* a pass is never inside of one */
 	if (likely(req.answer == ANSWER_SCRATCH && !req.record && fast_may_reply_to(se)))
 		fast_reply_to(s, se, id, req.scratch, req.len);
@@ -383,6 +387,7 @@ static inline __attribute__((always_inline)) unsigned receive_lane(struct shard 
 		word = atomic_load_explicit(&line->word, memory_order_acquire);
 	} while (lane_published(l, word));
 	b.lines = n - general;
+	l->taken += n;
 	l->used = true;
 	burst_end(s, &b);
 	return n;
@@ -435,7 +440,6 @@ static inline bool receive_as_line(struct shard *s, const struct shard_queue *sq
 	lane.rx_next = (struct nic_line *)(uintptr_t)(pkt->head - offsetof(struct nic_line, bytes));
 	lane.user = se;
 	lane.rx_left = 2;
-	lane.taken = 0;
 	if (unlikely(se->state != SESSION_UP || !receive_fast(s, &lane, lane.rx_next, (uint32_t)pkt->body_len, b)))
 		return false;
 	b->lines++;

@@ -39,9 +39,11 @@ struct far_req {
 	const struct function *fn;   /* typed, else NULL */
 	const char *name;
 	uint32_t call, gen;
-	uint32_t from, from_shard; /* rank of the caller, and its shard */
-	uint64_t time_left;        /* when it was dispatched */
-	uint64_t deadline;         /* absolute, since the handler left the burst; 0: it has not */
+	uint32_t from;      /* rank of the caller */
+	uint8_t from_shard; /* its shard */
+	uint8_t unused[3];  /* copied with these from a session */
+	uint64_t time_left; /* when it was dispatched */
+	uint64_t deadline;  /* absolute, since the handler left the burst; 0: it has not */
 	union {
 		struct {
 			union {
@@ -59,7 +61,7 @@ struct far_req {
 	struct far_buf *buf;   /* BUFFER, RENDEZVOUS */
 	const struct job *job; /* of a blocking handler; not set elsewhere */
 	struct nic_tx tx;
-	alignas(64) uint8_t scratch[64];
+	alignas(16) uint8_t scratch[64];
 };
 
 /** What interceptors add to the answer of a request; at the beginning of what they keep of it. */

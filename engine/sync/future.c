@@ -316,13 +316,14 @@ __attribute__((noinline)) static void line_published(struct far_future *f, uint3
 
 void future_complete_line(struct far_future *f, uint32_t len)
 {
+	static_assert(offsetof(struct far_future, executed) == offsetof(struct far_future, outcome) + 5 &&
+			      __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ && FAR_OK == 0,
+		      "");
 	f->len = len;
-	f->status = FAR_OK;
-	f->executed = FAR_EXECUTED_YES;
-	f->code = 0;
+	f->outcome = (uint64_t)FAR_EXECUTED_YES << 40;
 	FAR_HOOK("complete: set done");
 	/* As publish(). */
-	uint32_t old = atomic_fetch_add_explicit(&f->state, FUTURE_DONE, memory_order_acq_rel);
+	uint32_t old = atomic_fetch_add_explicit(&f->state, FUTURE_DONE | FUTURE_LINE, memory_order_acq_rel);
 	if (unlikely(old & (FUTURE_DONE | FUTURE_WAITERS | FUTURE_LISTENED | FUTURE_DROPPED)))
 		line_published(f, old);
 }

@@ -13,7 +13,9 @@
  *   bit 8      DERIVED: other futures complete it
  *   bit 9      CALL: one call completes it, and holds no reference
  *   bit 10     DROPPED: CALL, and its last reference was dropped while it was pending: its completer recycles it
- *   bits 11–31 wake counter: a change ends a sleep without a completion, so that the sleeper takes the progress token
+ *   bit 11     TIMED: the time that the call had is known
+ *   bit 12     LINE: VALUE, whose bytes are those of a reply of one line, in `bytes`; `code` is 0
+ *   bits 13–31 wake counter: a change ends a sleep without a completion, so that the sleeper takes the progress token
  *
  * Completion: the completer writes the result, then fetch_add(done, acq_rel). A thread that reads "done" with acquire
  * sees the result. If the old value has WAITERS, the completer wakes all sleepers. A waiter sets WAITERS by
@@ -66,7 +68,8 @@
 #define FUTURE_CALL      512u
 #define FUTURE_DROPPED   1024u
 #define FUTURE_TIMED     2048u
-#define FUTURE_WAKE_UNIT 4096u
+#define FUTURE_LINE      4096u
+#define FUTURE_WAKE_UNIT 8192u
 #define FUTURE_INLINE    64u
 #define FUTURE_DECODED   1 /* `code` of a value whose bytes are a struct far_val that owns no memory */
 #define FUTURE_TREE      2 /* `code` of a value whose bytes are the root of the tree in `buf` (value/tree.h) */
@@ -107,9 +110,14 @@ struct far_future {
 	struct shard *shard;    /* the shard that completes it; NULL: none does. Valid while pending */
 	struct far_buf *buf;    /* result or error text longer than FUTURE_INLINE; NULL: in `bytes` */
 	uint64_t len;           /* bytes of the result or error text */
-	int32_t code;           /* error code; of a value FUTURE_DECODED, FUTURE_TREE or 0 */
-	uint8_t status;         /* enum far_status */
-	uint8_t executed;       /* enum far_executed */
+	union {
+		struct {
+			int32_t code;     /* error code; of a value FUTURE_DECODED, FUTURE_TREE or 0 */
+			uint8_t status;   /* enum far_status */
+			uint8_t executed; /* enum far_executed */
+		};
+		uint64_t outcome; /* the three in one store */
+	};
 	_Atomic uint32_t next;  /* while free: index + 1 of the next free future, 0: none */
 	_Atomic uint32_t watch; /* buf_number() of the watch (watch.h), 0: none. Set at most once until recycled, and
 				 * LISTENED then */

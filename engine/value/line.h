@@ -12,6 +12,7 @@
 
 #include <assert.h>
 #include <farcall/value.h>
+#include <stdalign.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -72,33 +73,34 @@ static inline void line_copy(uint8_t *to, const uint8_t *from, size_t len)
 	}
 }
 
-/** Writes arguments of this form to a payload of FAR_LINE_PAYLOAD bytes. Returns the bytes of the payload; 0: they have
- * another form, and `to` is undefined. */
-static inline size_t line_put(const struct line_form *form, const struct far_val *v, size_t n, uint8_t *to)
+/** Writes arguments of this form to a payload of FAR_LINE_PAYLOAD bytes, form->len of them. false: they have another
+ * form, and `to` is undefined. */
+static inline bool line_put(const struct line_form *form, const struct far_val *v, size_t n, uint8_t *to)
 {
 	if (unlikely(n != form->n || n == 0))
-		return 0;
+		return false;
 	__builtin_memset(to + 16, 0, 16); /* padding is zero */
 	__builtin_memcpy(to, form->desc, 16);
 	const struct line_arg *arg = form->arg;
 	for (; n; n--, v++, arg++) {
 		if (unlikely(v->kw))
-			return 0;
+			return false;
 		const struct far_tensor *t = line_tensor(v);
 		if (unlikely(!t || line_kind(t) != arg->kind || t->shape[0] != arg->count || t->strides || !t->data))
-			return 0;
+			return false;
 		if (likely(arg->bytes == 8))
 			__builtin_memcpy(to + arg->at, t->data, 8);
 		else
-			line_copy(to + arg->at, t->data, arg->bytes);
+			line_copy(to + arg->at, t->data, *(const volatile uint8_t *)&arg->bytes);
 	}
-	return form->len;
+	return true;
 }
 
 /** A payload of one tensor of one dimension, by dtype: where its elements begin, their size, and how many fit a line;
  * 0: there is no such dtype. */
 static const struct line_one {
-	uint8_t at, element, max;
+	alignas(4) uint8_t at; /* a power of two as its size: an index needs no multiplication */
+	uint8_t element, max;
 } line_ones[16] = {
 #define LINE_ONE_AT(bytes) ((5 + (bytes)-1) / ((bytes) ? (bytes) : 1) * (bytes))
 #define LINE_ONE(name, bytes, text)                                                                                    \
@@ -109,21 +111,24 @@ static const struct line_one {
 #undef LINE_ONE_AT
 };
 
-/** Writes the head of a payload that is one tensor of one dimension; its elements are at *at. Returns the bytes of the
- * payload; 0: it is none of VALUES_LINE, and `to` is unchanged. `to`: FAR_LINE_PAYLOAD bytes. */
-static inline size_t line_put_one(uint8_t *to, unsigned dtype, uint64_t count, size_t *at)
+/** Writes the head of a payload that is one tensor of one dimension; its elements are at *at, and it has *len bytes.
+ * false: it is none of VALUES_LINE, and `to` is unchanged. `to`: FAR_LINE_PAYLOAD bytes. */
+static inline bool line_put_one(uint8_t *to, unsigned dtype, uint64_t count, size_t *at, size_t *len)
 {
-	const struct line_one *one = &line_ones[dtype & 15];
-	if (unlikely(dtype >= 16 || count - 1 >= one->max))
-		return 0;
+	if (unlikely(dtype >= 16))
+		return false;
+	const struct line_one *one = &line_ones[dtype];
+	if (unlikely(count - 1 >= one->max))
+		return false;
 	uint64_t head = 1 | (uint64_t)WIRE_TENSOR << 8 | (uint64_t)(dtype << 4 | 1u) << 16 | count << 32;
 	memcpy(to, &head, 8); /* and padding */
 	*at = one->at;
-	return one->at + one->element * count;
+	*len = one->at + one->element * count;
+	return true;
 }
 
 /** Finds the elements of such a payload, private bytes, and their dtype. NULL: it is another, or malformed: the general
- * reader decides. */
+ * reader decides. `len`: at most FUTURE_INLINE, so that a count that fits it takes one byte. */
 static inline uint8_t *line_find_one(uint8_t *from, uint64_t len, unsigned *dtype, size_t *count)
 {
 	uint64_t head;
@@ -131,8 +136,8 @@ static inline uint8_t *line_find_one(uint8_t *from, uint64_t len, unsigned *dtyp
 	const struct line_one *one = &line_ones[head >> 20 & 15];
 	*dtype = head >> 20 & 15;
 	*count = head >> 32 & 0xff;
-	if (unlikely((head & 0xff0fffff) != (1 | WIRE_TENSOR << 8 | 1u << 16) || *count - 1 >= one->max ||
-		     one->at + one->element * *count != len))
+	uint64_t bytes = one->element * *count; /* 0: there is no such dtype, or there are no elements */
+	if (unlikely((head & 0xff0fffff) != (1 | WIRE_TENSOR << 8 | 1u << 16) || !bytes || one->at + bytes != len))
 		return NULL;
 	return from + one->at;
 }
@@ -174,11 +179,11 @@ void line_learn(struct line_form *form, const struct far_val *v, size_t n);
  */
 void line_learn_payload(struct line_form *form, const uint64_t desc[2], size_t len, struct far_val *v);
 
-/** True if a payload of `len` bytes that begins with `desc` has this form. */
-static inline bool line_is(const struct line_form *form, const uint64_t desc[2], size_t len)
+/** True if a payload of `len` bytes, at most FAR_LINE_PAYLOAD, that begins with these two words has this form. */
+static inline bool line_is(const struct line_form *form, uint64_t desc0, uint64_t desc1, size_t len)
 {
-	return len == form->len &&
-	       !(((desc[0] ^ form->desc[0]) & form->mask[0]) | ((desc[1] ^ form->desc[1]) & form->mask[1]));
+	return (uint8_t)len == form->len &&
+	       !(((desc0 ^ form->desc[0]) & form->mask[0]) | ((desc1 ^ form->desc[1]) & form->mask[1]));
 }
 
 #endif

@@ -2,6 +2,9 @@
 /** Creates, maps and frees links, and allocates their numbers. Control thread. */
 #include "nic/shm/shm.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +91,19 @@ void shm_link_free(struct shm_port *p, struct shm_link *link)
 	free(link);
 }
 
+/* True of AMD's processors from family 26 (Zen 5) on: there a prefetch gets the ownership of a line that another core
+ * has read, and does not hold back the stores behind it. Those before ignore the request. */
+static bool prefetches_own(void)
+{
+#if defined(__x86_64__)
+	unsigned a, b, c, d;
+	return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx && __get_cpuid(1, &a, &b, &c, &d) &&
+	       (a >> 8 & 15) + (a >> 20 & 255) >= 26;
+#else
+	return false;
+#endif
+}
+
 /* Each end counts the direction that it writes in its budget. */
 int shm_link_map(struct shm_port *p, struct shm_link *link, int pair_fd, bool connector, bool loopback)
 {
@@ -108,6 +124,7 @@ int shm_link_map(struct shm_port *p, struct shm_link *link, int pair_fd, bool co
 	link->tx_bulk = (uint8_t *)map + SHM_BULK_OFFSET(out);
 	link->rx_bulk = (uint8_t *)map + SHM_BULK_OFFSET(in);
 	lane_init(&link->lane, link->tx->slots, link->rx->slots, &link->rx->consumer.head);
+	link->lane.prefetches = prefetches_own();
 	return shm_bulk_init(&link->bulk, link->tx_bulk, p->budget);
 }
 

@@ -71,6 +71,7 @@ static inline unsigned recv_link(struct shm_queue *q, struct shm_link *link, str
 			break;
 		struct nic_pkt *pkt = &pkts[n];
 		lane_take(l);
+		l->taken++;
 		pkt->head = line->bytes;
 		pkt->peer = link->index;
 		if (word & LANE_BULK) {

@@ -55,7 +55,8 @@ static void forge(uint64_t id)
 {
 	struct shard *peer = ends[1].agent->shards[0];
 	uint8_t body[FAR_LINE_PAYLOAD] = {0};
-	size_t at, len = line_put_one(body, FAR_F32, 2, &at);
+	size_t at, len;
+	line_put_one(body, FAR_F32, 2, &at, &len);
 	memcpy(body + at, forged, sizeof forged);
 	fast_reply_to(peer, &peer->sessions[session_index(peer, 0, 0)], id, body, len);
 	shard_flush(peer);

@@ -427,13 +427,13 @@ bool fanout_line(const struct fanout *fo, const struct call_start *start, struct
 	if (!FAR_FAST_PATH || start->len > FAR_LINE_PAYLOAD || left < CALL_NEAR_NS ||
 	    (left >= CALL_UNSTAMPED && left != FAR_FOREVER))
 		return false;
-	*line = (struct fanout_line){.call = {.done = on_answer,
-					      .app = (void (*)(void))on_line,
-					      .kind = start->typed ? CALL_LINE | CALL_TYPED : CALL_LINE,
-					      .word = FAST_WORD(PACKET_REQUEST, start->typed, 0),
-					      .fn = start->fn,
-					      .left = left},
-				     .len = start->len};
+	*line = (struct fanout_line){
+		.call = {.done = on_answer,
+			 .app = (void (*)(void))on_line,
+			 .what = FAST_WHAT(start->fn, start->typed ? CALL_LINE | CALL_TYPED : CALL_LINE),
+			 .word = FAST_WORD(PACKET_REQUEST, start->typed, 0),
+			 .left = left},
+		.len = start->len};
 	if (start->write)
 		start->write(start->data, line->bytes, start->len, NULL);
 	else if (start->len)

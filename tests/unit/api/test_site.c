@@ -71,7 +71,7 @@ Test(api_site, learns_functions)
 	struct shard *s = agents[0]->shards[0];
 	struct call_site *site = site_of(agents[0], s, name, 0);
 	cr_assert_not_null(site);
-	cr_assert(site->fn == find("t::f") && site->name == name && site->cls == 0);
+	cr_assert(site->fn == find("t::f") && site->name == name && site->cls == 1);
 	cr_assert_eq(site_of(agents[0], s, name, 0), site, "the same one again");
 	strcpy(name, "t::a_function_of_a_longer_name");
 	cr_assert_eq(site_of(agents[0], s, name, 0)->fn, find("t::a_function_of_a_longer_name"));
@@ -84,4 +84,27 @@ Test(api_site, learns_functions)
 	cr_assert_eq(far_register_function(agents[0], &overload, &err), FAR_OK, "%s", err.text);
 	cr_assert_null(site_of(agents[0], s, name, 0), "the arguments choose among them");
 	cr_assert_null(site_of(agents[0], s, name, 12345), "no class has this hash");
+}
+
+/* Names that end before the end of a page, and too near to it to be read by words. Expect each to be found again, a
+ * changed one not. */
+Test(api_site, names_at_the_end_of_a_page)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *two = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct shard *s = agents[0]->shards[0];
+	cr_assert_neq(two, MAP_FAILED);
+	cr_assert_eq(mprotect(two + page, page, PROT_NONE), 0);
+	for (size_t left = 5; left < 2 * SIGNATURE_NAME_MAX; left++) {
+		char *name = strcpy(two + page - left, "t::f");
+		struct call_site *site = site_of(agents[0], s, name, 0);
+		cr_assert_not_null(site);
+		cr_assert_eq(site->fn, find("t::f"), "%zu bytes before the end", left);
+		site->index = 77; /* learned again it would be another */
+		cr_assert(site_of(agents[0], s, name, 0) == site && site->index == 77, "%zu bytes before", left);
+		name[3] = 'g';
+		cr_assert_null(site_of(agents[0], s, name, 0));
+		memset(name, 0, 5);
+	}
+	munmap(two, 2 * page);
 }
