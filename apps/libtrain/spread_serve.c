@@ -101,12 +101,12 @@ static enum far_status keep(struct spread *s, const struct far_req *req, const s
 	return fail_memory(err, "gradient", sizeof kept);
 }
 
-/** A tensor that stays after the request. */
+/** A tensor that stays after the request or the answer (NULL). */
 static enum far_status own(struct spread *s, const struct far_req *req, const struct far_tensor *t, struct held *out,
 			   struct far_err *err)
 {
 	size_t bytes = far_tensor_bytes(t);
-	if (bytes >= KEPT_MIN)
+	if (req && bytes >= KEPT_MIN)
 		return keep(s, req, t, out, err);
 	if (!held_new(out, s->pass.pool, (enum far_dtype)t->dtype, t->ndim, t->shape))
 		return fail_memory(err, "gradient", bytes);
@@ -127,7 +127,7 @@ static enum far_status take(struct spread *s, const struct received *r, const st
 	if (d->packed && is_compressed(r->of, r->values, r->index))
 		return decompress(s->pass.pool, r->of, r->values, r->index, g, err);
 	TRY(check_gradient(r->of, r->values, r->index, err));
-	if (d->loan && far_tensor_bytes(r->values) < KEPT_MIN)
+	if (d->loan && (!d->req || far_tensor_bytes(r->values) < KEPT_MIN))
 		held_set(&g->values, r->values, d->loan);
 	else
 		TRY(own(s, d->req, r->values, &g->values, err));
@@ -224,6 +224,8 @@ static enum far_status expect_step(struct spread *s, struct sending *to, const s
 	TRY(spread_expect(s, args, from, err));
 	TRY(spread_deliver(s, &args[4], &(struct delivery){to->req, false, &s->loan}, err));
 	TRY(spread_follow(s, err));
+	if (args[2].u.i & FLAG_ANSWER)
+		TRY(spread_send_back(s, to->task, from, err));
 	TRY(spread_send(s, to, err));
 	return spread_return(s, err);
 }
