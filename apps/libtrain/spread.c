@@ -5,8 +5,8 @@
  */
 #include "outbox.h"
 
-#define SENT_FEW  256  /* variables sent in a context, to look at in each request */
-#define EARLY_MAX 4096 /* bytes of a gradient of the first part, which its receiver may have to copy */
+#define SENT_FEW  256   /* variables sent in a context, to look at in each request */
+#define EARLY_MAX 32768 /* bytes of a gradient of the first part, which its receiver reads on a fiber */
 
 void outboxes_free(struct outbox *list)
 {

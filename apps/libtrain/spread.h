@@ -80,7 +80,8 @@ enum far_status spread_follow(struct spread *s, struct far_err *err);
 enum far_status spread_expect(struct spread *s, const struct far_val *args, int32_t from, struct far_err *err);
 /* The request that gradients come in, or the answer. */
 struct delivery {
-	const struct far_req *req; /* NULL: an answer, which exists until spread_return() */
+	const struct far_req *req; /* NULL: an answer */
+	struct answered *answer;   /* NULL: a request */
 	bool packed;               /* some may be compressed */
 	struct store *loan; /* short ones refer to the memory of the request until spread_return(); NULL: none does */
 };

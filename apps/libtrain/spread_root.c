@@ -23,8 +23,8 @@ static enum far_status time_of(const struct root *root, uint64_t *left, struct f
 	return FAR_OK;
 }
 
-/** Runs a step of the pass at the root, then all calls that it makes necessary. */
-static enum far_status run_step(struct root *r, spread_step_fn *step, const struct far_val *args, struct far_err *err)
+/** Runs a step of the pass at the root, which may read an answer, then all calls that it makes necessary. */
+static enum far_status run_step(struct root *r, spread_step_fn *step, struct answered *reads, struct far_err *err)
 {
 	struct spread *s = r->s;
 	uint64_t timeout_ns;
@@ -35,8 +35,9 @@ static enum far_status run_step(struct root *r, spread_step_fn *step, const stru
 	struct task *task = task_new(context->train->pool, train_agent(context->train, NULL), NULL, root);
 	enum far_status status = task ? FAR_OK : fail_memory(err, "backward", sizeof *task);
 	if (task) {
+		task->reads = reads;
 		pthread_mutex_lock(&context->lock);
-		spread_step(s, task, timeout_ns, step, args, NULL);
+		spread_step(s, task, timeout_ns, step, NULL, NULL);
 		struct far_val v = far_none();
 		status = far_future_wait(root, FAR_FOREVER, &v, err);
 		r->held |= !status && v.u.b;
@@ -59,12 +60,19 @@ static enum far_status follow(struct spread *s, struct sending *to, const struct
 	return spread_send(s, to, err);
 }
 
-/** Follows the graph from variables that another worker has answered with: its rank, and the items of its list. */
+/** Follows the graph from variables that another worker has answered with. */
 static enum far_status follow_answer(struct spread *s, struct sending *to, const struct far_val *args,
 				     struct far_err *err)
 {
-	TRY(spread_expect(s, args, (int32_t)args[0].u.i, err));
-	TRY(spread_deliver(s, &args[4], &(struct delivery){NULL, false, &s->loan}, err));
+	struct answered *answer = to->task->reads;
+	const struct far_val *list = &answer->value;
+	(void)args;
+	if (far_len(list) != 4 || far_list_get(list, 1)->type != FAR_TYPE_INT ||
+	    far_list_get(list, 2)->type != FAR_TYPE_TENSOR || far_list_get(list, 3)->type != FAR_TYPE_LIST)
+		return fail(err, FAR_INVALID, "backward: a malformed answer of node %d", answer->rank);
+	const struct far_val expect[] = {far_none(), far_none(), *far_list_get(list, 1), *far_list_get(list, 2)};
+	TRY(spread_expect(s, expect, answer->rank, err));
+	TRY(spread_deliver(s, far_list_get(list, 3), &(struct delivery){NULL, answer, false, &s->loan}, err));
 	TRY(follow(s, to, NULL, err));
 	return spread_return(s, err);
 }
@@ -75,18 +83,9 @@ static enum far_status first_part(struct root *r, struct far_err *err)
 	enum far_status status = run_step(r, follow, NULL, err);
 	while (!status && r->answers) {
 		struct answered *answer = r->answers;
-		const struct far_val *list = &answer->value;
 		r->answers = answer->next;
 		answer->next = NULL;
-		if (far_len(list) != 4 || far_list_get(list, 1)->type != FAR_TYPE_INT ||
-		    far_list_get(list, 2)->type != FAR_TYPE_TENSOR || far_list_get(list, 3)->type != FAR_TYPE_LIST)
-			status = fail(err, FAR_INVALID, "backward: a malformed answer of node %d", answer->rank);
-		else
-			status = run_step(r, follow_answer,
-					  (const struct far_val[]){far_int(answer->rank), far_none(),
-								   *far_list_get(list, 1), *far_list_get(list, 2),
-								   *far_list_get(list, 3)},
-					  err);
+		status = run_step(r, follow_answer, answer, err);
 		answered_free(answer);
 	}
 	return status;

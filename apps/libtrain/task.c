@@ -43,13 +43,21 @@ struct task *task_new(struct far_pool *pool, struct far_agent *agent, struct far
 	return task;
 }
 
+void answered_unref(void *answered)
+{
+	struct answered *a = answered;
+	if (atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	far_val_fini(&a->value);
+	pool_give(a);
+}
+
 void answered_free(struct answered *list)
 {
 	while (list) {
 		struct answered *first = list;
 		list = first->next;
-		far_val_fini(&first->value);
-		pool_give(first);
+		answered_unref(first);
 	}
 }
 
@@ -127,7 +135,7 @@ static enum far_status keep_answer(const struct child *child, struct far_val *li
 	struct answered *kept = pool_take(task->pool, sizeof *kept);
 	if (!kept)
 		return fail_memory(err, "backward", sizeof *kept);
-	*kept = (struct answered){.rank = child->rank, .value = *list};
+	*kept = (struct answered){.refs = 1, .rank = child->rank, .value = *list};
 	*list = far_none();
 	pthread_mutex_lock(&task->lock);
 	kept->next = task->answers;

@@ -13,8 +13,9 @@ struct outbox;
 /* The answer of a call with gradients for the root. Memory of the pool. */
 struct answered {
 	struct answered *next;
+	_Atomic unsigned refs; /* one of the list, one of each gradient that keeps it */
 	int32_t rank;
-	struct far_val value; /* a list: see spread_answer_list() */
+	struct far_val value; /* see spread_answer_list() */
 };
 
 /* A call of a task. */
@@ -39,6 +40,7 @@ struct task {
 	uint64_t pass, serial;
 	struct outbox *back;      /* goes with the answer of a request; NULL: nothing */
 	struct answered *answers; /* of the root's calls */
+	struct answered *reads;   /* by the root, in its step; NULL: none */
 	struct child first;       /* most tasks have no other; `task` NULL: none yet */
 };
 
@@ -51,6 +53,8 @@ void task_done(struct task *task, enum far_status status, const struct far_err *
 /** Takes the answers of a task that is done, and drops the root's reference. */
 struct answered *task_take_answers(struct task *task);
 void answered_free(struct answered *list);
+/** Drops a reference to one answer. */
+void answered_unref(void *answered);
 /** A moment, in which a fiber leaves its shard to others. Errors: as far_future_wait(). */
 enum far_status task_nap(struct far_err *err);
 /** Calls `function` on a worker, or RANK_HERE, for a task. Waits while the queue is full. */

@@ -139,9 +139,9 @@ enum far_status far_tape_return(struct far_tape *tape, struct far_context *conte
  * one that runs here when the pass ends with an error is awaited.
  *
  * A gradient is sent before any long computation, function or hook that could delay it. Those for one worker that are
- * ready by then share a call. A received gradient of 4 KiB or more is not copied: with it the memory of its request is
- * kept, in the gradients of a leaf as long as they are. A shorter one is read where the request has it, and copied if
- * it is kept.
+ * ready by then share a call. A received gradient of 4 KiB or more is not copied: with it the memory of its request or
+ * answer is kept, in the gradients of a leaf as long as they are. A shorter one is read where the request has it, and
+ * copied if it is kept.
  *
  * Errors: as far_grads_backward(); the error of another worker, with "error on node N (NAME)" for each worker that its
  * call went through; PEER_LOST, with the node; TIMEOUT. The pass then ends on all workers, and some leaves have their
