@@ -222,8 +222,8 @@ static enum far_status optimizer_make(struct far_req *req, const struct far_val 
 	return status;
 }
 
-static enum far_status optimizer_step_long(struct far_req *req, void *object, const struct far_val *args, size_t n,
-					   void *user)
+static enum far_status optimizer_step(struct far_req *req, void *object, const struct far_val *args, size_t n,
+				      void *user)
 {
 	struct far_err err;
 	enum far_status status = FAR_OK;
@@ -236,33 +236,17 @@ static enum far_status optimizer_step_long(struct far_req *req, void *object, co
 	return status ? far_fail(req, status, err.code, "%s", err.text) : far_return_none(req);
 }
 
-/** Has the step run on a thread for blocking handlers. */
-static enum far_status step_elsewhere(struct far_req *req, const struct far_val *args)
-{
-	struct far_err err;
-	struct far_future *f = NULL;
-	uint64_t left = far_req_time_left_ns(req);
-	struct far_call_opts opts = {.timeout_ns = left ? left : 1};
-	enum far_status status = far_rref_rpc_async(far_req_rref(req), "step_long", args, 1, &opts, &f, &err);
-	if (status)
-		return far_fail(req, status, err.code, "%s", err.text);
-	status = far_return_future(req, f);
-	far_future_free(f);
-	return status;
-}
-
-static enum far_status optimizer_step(struct far_req *req, void *object, const struct far_val *args, size_t n,
-				      void *user)
+/** False: nothing was done, and the caller is to call step(), which runs on a thread for blocking handlers. */
+static enum far_status optimizer_try_step(struct far_req *req, void *object, const struct far_val *args, size_t n,
+					  void *user)
 {
 	struct far_err err;
 	enum far_status status = FAR_OK;
 	struct far_context *context = context_here(user, (uint64_t)args[0].u.i);
-	bool done = !context || optimizer_step_short(object, context->grads, &status, &err);
+	struct far_val done = far_bool(!context || optimizer_step_short(object, context->grads, &status, &err));
 	(void)n;
 	far_context_free(context);
-	if (!done)
-		return step_elsewhere(req, args);
-	return status ? far_fail(req, status, err.code, "%s", err.text) : far_return_none(req);
+	return status ? far_fail(req, status, err.code, "%s", err.text) : far_return(req, &done);
 }
 
 static enum far_status optimizer_set_lr(struct far_req *req, void *object, const struct far_val *args, size_t n,
@@ -366,8 +350,8 @@ void objects_fill(struct objects *o, struct far_train *train)
 			      {"value() -> Tensor", FAR_KIND_INLINE, parameter_value, train}},
 		.optimizer_makers = {{"far::Optimizer(List opts, List params) -> far::Optimizer", FAR_KIND_FIBER,
 				      optimizer_make, train, 0}},
-		.optimizer = {{"step(int context) -> none", FAR_KIND_INLINE, optimizer_step, train},
-			      {"step_long(int context) -> none", FAR_KIND_BLOCKING, optimizer_step_long, train},
+		.optimizer = {{"step_short(int context) -> bool", FAR_KIND_INLINE, optimizer_try_step, train},
+			      {"step(int context) -> none", FAR_KIND_BLOCKING, optimizer_step, train},
 			      {"set_lr(float lr) -> none", FAR_KIND_BLOCKING, optimizer_set_lr, train}},
 		.module = {{"forward(far::Var|Tensor x) -> far::Var|Tensor", FAR_KIND_BLOCKING, module_forward, train},
 			   {"forward_rref(rref x) -> far::Var|Tensor", FAR_KIND_FIBER, module_forward_rref, train},
