@@ -29,7 +29,7 @@
 
 #include "task.h"
 
-/* Of a request of the first part: its answer may have what it made necessary for its sender, who is the root. */
+/* Of a request of the first part: its answer may carry gradients for the root, which sent it. */
 #define FLAG_ANSWER 8
 
 /* With context->lock, but for `id`. */

@@ -66,6 +66,16 @@ void a_hop_is_one_call(void)
 	CHECK(gradient_of(&s, x)[0] == 4);
 	step_end(&s);
 	far_var_free(x);
+
+	/* So does one that is not short, of a pass with little to compute. */
+	static const float zeros[LEAF_LONG / 16];
+	s = step_begin(TRAINER);
+	x = leaf_of(zeros, LEAF_LONG / 16, true);
+	v = send_var(&s, x);
+	pass_takes(&s, call_var(&s, SERVER, "g::doubled", &list, 1), 1, 0);
+	CHECK(gradient_of(&s, x)[LEAF_LONG / 16 - 1] == 2);
+	step_end(&s);
+	far_var_free(x);
 }
 
 /* Variables that are in more places than where they were sent to: all gradients count, once each. */
