@@ -232,7 +232,8 @@ enum far_status far_dist_optimizer_new(struct far_train *train, const struct far
 /** NULL: nothing. Never blocks. */
 void far_dist_optimizer_free(struct far_dist_optimizer *optimizer);
 /**
- * far_optimizer_step() on each owner with its gradients of the context: one call to each, all at once. Waits for all.
+ * far_optimizer_step() on each owner with its gradients of the context: one call to each, all at once; two where a step
+ * is the first of more than 8192 elements. Waits for all.
  * Errors: of the first that failed, with the worker's name; INVALID: the context has ended.
  */
 enum far_status far_dist_optimizer_step(struct far_dist_optimizer *optimizer, struct far_context *context,
