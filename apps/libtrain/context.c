@@ -62,7 +62,8 @@ enum far_status train_opts_make(struct far_train *train, const struct far_opts *
 {
 	const struct far_function functions[] = {
 		{"far::context::hold(int context) -> none", FAR_KIND_INLINE, context_hold_handler, train, 0},
-		{"far::backward::expect(int context, int pass, int flags, Tensor ids, List gradients) -> bool",
+		{"far::backward::expect(int context, int pass, int flags, Tensor ids, List gradients) -> "
+		 "bool|List",
 		 FAR_KIND_FIBER, pass_expect_handler, train, 0},
 		{"far::backward::finish(int context, int pass) -> none", FAR_KIND_FIBER, pass_finish_handler, train, 0},
 		{"far::backward::gradient(int context, int pass, List gradients) -> none", FAR_KIND_FIBER,

@@ -10,6 +10,13 @@ struct part {
 	size_t n;
 	struct far_val *params; /* borrowed references, while the optimizer is made */
 	struct far_rref *optimizer;
+	_Atomic bool is_long; /* a step was: the next ones go to a thread of the owner at once */
+};
+
+/* A call to an owner. */
+struct owner_call {
+	struct far_future *f; /* NULL: none */
+	bool again;           /* the step is long: it is to be called so */
 };
 
 struct far_dist_optimizer {
@@ -62,37 +69,70 @@ static enum far_status group(struct far_dist_optimizer *o, struct far_rref *cons
 	return FAR_OK;
 }
 
-/** Calls a method of the optimizers of all owners at once, and waits for all. The first error in their order. */
+/** Keeps the first error of the calls to all owners. */
+static void note(const struct far_dist_optimizer *o, size_t i, enum far_status status, struct far_err *own,
+		 enum far_status *first, struct far_err *err)
+{
+	error_on_node(o->agent, o->parts[i].rank, own);
+	if (!*first && err)
+		*err = *own;
+	*first = *first ? *first : status;
+}
+
+/** Starts calls of a method (NULL: of a step, by the one that suits) that are to be made. */
+static void start_calls(struct far_dist_optimizer *o, struct owner_call *calls, const char *method,
+			const struct far_val *arg, uint64_t timeout_ns, enum far_status *first, struct far_err *err)
+{
+	struct far_call_opts opts = {.timeout_ns = timeout_ns};
+	for (size_t i = 0; i < o->n; i++) {
+		struct far_err own;
+		const char *name = method ? method : o->parts[i].is_long ? "step" : "step_short";
+		if (!calls[i].again)
+			continue;
+		calls[i].again = false;
+		enum far_status status =
+			far_rref_rpc_async(o->parts[i].optimizer, name, arg, 1, &opts, &calls[i].f, &own);
+		if (status)
+			note(o, i, status, &own, first, err);
+	}
+}
+
+/** Waits for the calls. True: some are to be made again. */
+static bool end_calls(struct far_dist_optimizer *o, struct owner_call *calls, enum far_status *first,
+		      struct far_err *err)
+{
+	bool again = false;
+	for (size_t i = 0; i < o->n; i++) {
+		struct far_err own;
+		struct far_val v = far_none();
+		if (!calls[i].f)
+			continue;
+		enum far_status status = far_future_wait(calls[i].f, FAR_FOREVER, &v, &own);
+		far_future_free(calls[i].f);
+		calls[i] = (struct owner_call){.again = !status && v.type == FAR_TYPE_BOOL && !v.u.b};
+		if (calls[i].again)
+			o->parts[i].is_long = again = true;
+		if (status)
+			note(o, i, status, &own, first, err);
+		far_val_fini(&v);
+	}
+	return again;
+}
+
+/** Calls a method (NULL: a step) of the optimizers of all owners at once, and waits for all. The first error in their
+ * order. */
 static enum far_status call_all(struct far_dist_optimizer *o, const char *method, const struct far_val *arg,
 				uint64_t timeout_ns, struct far_err *err)
 {
-	struct far_call_opts opts = {.timeout_ns = timeout_ns};
 	enum far_status first = FAR_OK;
-	struct far_future **calls = pool_zero(o->pool, o->n * sizeof(struct far_future *));
+	struct owner_call *calls = pool_zero(o->pool, o->n * sizeof *calls);
 	if (!calls)
 		return fail_memory(err, "optimizer", o->n * sizeof *calls);
-	for (size_t i = 0; i < o->n; i++) {
-		struct far_err own;
-		enum far_status status =
-			far_rref_rpc_async(o->parts[i].optimizer, method, arg, 1, &opts, &calls[i], &own);
-		if (!status)
-			continue;
-		error_on_node(o->agent, o->parts[i].rank, &own);
-		if (!first && err)
-			*err = own;
-		first = first ? first : status;
-	}
-	for (size_t i = 0; i < o->n; i++) {
-		struct far_err own;
-		enum far_status status = calls[i] ? far_future_wait(calls[i], FAR_FOREVER, NULL, &own) : FAR_OK;
-		far_future_free(calls[i]);
-		if (!status)
-			continue;
-		error_on_node(o->agent, o->parts[i].rank, &own);
-		if (!first && err)
-			*err = own;
-		first = first ? first : status;
-	}
+	for (size_t i = 0; i < o->n; i++)
+		calls[i].again = true;
+	do
+		start_calls(o, calls, method, arg, timeout_ns, &first, err);
+	while (end_calls(o, calls, &first, err));
 	pool_give(calls);
 	return first;
 }
@@ -153,7 +193,7 @@ enum far_status far_dist_optimizer_step(struct far_dist_optimizer *optimizer, st
 {
 	struct far_val id = far_int((int64_t)context->id);
 	TRY(context_check(context, err));
-	return call_all(optimizer, "step", &id, timeout_ns, err);
+	return call_all(optimizer, NULL, &id, timeout_ns, err);
 }
 
 enum far_status far_dist_optimizer_set_lr(struct far_dist_optimizer *optimizer, double lr, uint64_t timeout_ns,

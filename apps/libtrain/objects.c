@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * The classes far::Parameter, far::Optimizer and far::Module, on the worker of their objects. Constructors run on the
- * shard or on threads for blocking handlers, methods on the latter where they compute.
+ * shard or on threads for blocking handlers, methods on the latter where they compute long.
  */
 #include "objects.h"
+
+#include "rules.h"
 
 #include <stdlib.h>
 
@@ -234,6 +236,19 @@ static enum far_status optimizer_step(struct far_req *req, void *object, const s
 	return status ? far_fail(req, status, err.code, "%s", err.text) : far_return_none(req);
 }
 
+/** False: nothing was done, and the caller is to call step(), which runs on a thread for blocking handlers. */
+static enum far_status optimizer_try_step(struct far_req *req, void *object, const struct far_val *args, size_t n,
+					  void *user)
+{
+	struct far_err err;
+	enum far_status status = FAR_OK;
+	struct far_context *context = context_here(user, (uint64_t)args[0].u.i);
+	struct far_val done = far_bool(!context || optimizer_step_short(object, context->grads, &status, &err));
+	(void)n;
+	far_context_free(context);
+	return status ? far_fail(req, status, err.code, "%s", err.text) : far_return(req, &done);
+}
+
 static enum far_status optimizer_set_lr(struct far_req *req, void *object, const struct far_val *args, size_t n,
 					void *user)
 {
@@ -335,7 +350,8 @@ void objects_fill(struct objects *o, struct far_train *train)
 			      {"value() -> Tensor", FAR_KIND_INLINE, parameter_value, train}},
 		.optimizer_makers = {{"far::Optimizer(List opts, List params) -> far::Optimizer", FAR_KIND_FIBER,
 				      optimizer_make, train, 0}},
-		.optimizer = {{"step(int context) -> none", FAR_KIND_BLOCKING, optimizer_step, train},
+		.optimizer = {{"step_short(int context) -> bool", FAR_KIND_INLINE, optimizer_try_step, train},
+			      {"step(int context) -> none", FAR_KIND_BLOCKING, optimizer_step, train},
 			      {"set_lr(float lr) -> none", FAR_KIND_BLOCKING, optimizer_set_lr, train}},
 		.module = {{"forward(far::Var|Tensor x) -> far::Var|Tensor", FAR_KIND_BLOCKING, module_forward, train},
 			   {"forward_rref(rref x) -> far::Var|Tensor", FAR_KIND_FIBER, module_forward_rref, train},
@@ -353,7 +369,7 @@ void objects_fill(struct objects *o, struct far_train *train)
 		 .constructors = o->optimizer_makers,
 		 .constructors_n = 1,
 		 .methods = o->optimizer,
-		 .methods_n = 2,
+		 .methods_n = 3,
 		 .destroy = optimizer_destroy},
 		{.name = MODULE_CLASS, .methods = o->module, .methods_n = 4, .destroy = module_destroy},
 	};

@@ -17,7 +17,7 @@ void optimizer_pack(const struct far_optimizer_opts *o, struct far_val packed[OP
 struct objects {
 	struct far_class classes[3];
 	struct far_function parameter_makers[2], optimizer_makers[1];
-	struct far_method parameter[2], optimizer[2], module[4];
+	struct far_method parameter[2], optimizer[3], module[4];
 };
 void objects_fill(struct objects *objects, struct far_train *train);
 

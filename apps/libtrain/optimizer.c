@@ -321,6 +321,28 @@ enum far_status far_optimizer_step(struct far_optimizer *o, struct far_grads *gr
 	return status;
 }
 
+#define SHORT_ELEMENTS 8192 /* of all gradients: some 0.1 ms of the slowest rule */
+
+static bool is_short(const struct far_optimizer *o, struct far_grads *grads)
+{
+	struct far_gradient gradient;
+	uint64_t elements = 0;
+	for (size_t i = 0; i < o->n; i++)
+		if (far_grads_get(grads, o->params[i].var, &gradient))
+			elements += far_tensor_count(&gradient.values);
+	return elements <= SHORT_ELEMENTS;
+}
+
+bool optimizer_step_short(struct far_optimizer *o, struct far_grads *grads, enum far_status *status,
+			  struct far_err *err)
+{
+	if (!is_short(o, grads) || pthread_mutex_trylock(&o->lock))
+		return false;
+	*status = step_all(o, grads, err);
+	pthread_mutex_unlock(&o->lock);
+	return true;
+}
+
 enum far_status far_optimizer_set_lr(struct far_optimizer *o, double lr, struct far_err *err)
 {
 	pthread_mutex_lock(&o->lock);

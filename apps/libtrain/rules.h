@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Rules of optimizers over blocks of elements in f64. Any thread. */
+/** Rules of optimizers over blocks of elements in f64, and short steps. Any thread. */
 #ifndef FAR_LIBTRAIN_RULES_H
 #define FAR_LIBTRAIN_RULES_H
 
@@ -29,5 +29,10 @@ struct rule rule_of(const struct far_optimizer_opts *opts);
 double rule_initial(const struct far_optimizer_opts *opts, unsigned k);
 /** Checks hyperparameters. */
 enum far_status rule_check(const struct far_optimizer_opts *opts, struct far_err *err);
+
+/** far_optimizer_step(), for threads that may not be held up. False: it is long, or another step runs; nothing was
+ * done. */
+bool optimizer_step_short(struct far_optimizer *optimizer, struct far_grads *grads, enum far_status *status,
+			  struct far_err *err);
 
 #endif

@@ -8,14 +8,15 @@
  * Then gradients flow against the calls (far::backward::gradient): a node runs once all of its gradients are there.
  * Both run on fibers.
  *
- * Parts that are light need no second one where the first shows all edges. A node runs in the first part if every edge
- * that was made to it on this worker is in the pass, and every variable of it that was sent is settled: it was a
- * result, so one worker has it, and that worker has announced all that it received from here. A leaf that stays here
- * runs if all variables that were sent are settled; one that another worker sent runs before its number is sent, and
- * its gradient goes with it. The answer of `expect` is whether anything waits for the second part, on the workers that
- * it reached; of those that reach a worker, the first one that is not answered says so of the worker itself. If nothing
- * waits, the pass is over. Else the second part begins at the root, and is passed on to the workers that have gradients
- * of the first (far::backward::finish).
+ * Parts that are light need no second one where the first shows all edges. A node runs in the first part if every
+ * edge that was made to it on this worker is in the pass, and every variable of it that was sent is settled: it was
+ * a result, so one worker has it, and that worker has announced all that it received from here. A leaf that stays
+ * here runs if all variables that were sent are settled; one that another worker sent runs before its number is
+ * sent, and its gradient goes with it. The answer of `expect` is whether anything waits for the second part, on the
+ * workers that it reached; of those that reach a worker, the first one that is not answered says so of the worker
+ * itself. To a request of the root, whose graph leads back to the root alone, the answer has those numbers and
+ * gradients too, in place of a call. If nothing waits, the pass is over. Else the second part begins at the root,
+ * and is passed on to the workers that have gradients of the first (far::backward::finish).
  *
  * Large gradients are received (far::backward::large), and a part that is not light computes (far::backward::run), on
  * threads for blocking handlers. One thread at a time runs a pass; what others deliver meanwhile, it runs too. It sends
@@ -27,6 +28,9 @@
 #define FAR_LIBTRAIN_SPREAD_H
 
 #include "task.h"
+
+/* Of a request of the first part: its answer may carry gradients for the root, which sent it. */
+#define FLAG_ANSWER 8
 
 /* With context->lock, but for `id`. */
 struct spread {
@@ -74,10 +78,11 @@ enum far_status spread_follow(struct spread *s, struct far_err *err);
 /** The numbers of variables args[3], whose gradients will come, with flags args[2], from worker `from`, which may send
  * anything. */
 enum far_status spread_expect(struct spread *s, const struct far_val *args, int32_t from, struct far_err *err);
-/* The request that gradients come in. */
+/* The request that gradients come in, or the answer. */
 struct delivery {
-	const struct far_req *req;
-	bool packed;        /* some may be compressed */
+	const struct far_req *req; /* NULL: an answer */
+	struct answered *answer;   /* NULL: a request */
+	bool packed;               /* some may be compressed */
 	struct store *loan; /* short ones refer to the memory of the request until spread_return(); NULL: none does */
 };
 /** The gradients of `list`, likewise. Runs nothing. */
@@ -97,6 +102,8 @@ struct sending {
 	const struct far_req *req; /* that is served; NULL: of the root */
 };
 
+/** Leaves what is in the outboxes to the answer of the task's request if it is all for worker `to`. */
+enum far_status spread_send_back(struct spread *s, struct task *task, int32_t to, struct far_err *err);
 /** Sends what is in the outboxes. INVALID: the pass has ended meanwhile. */
 enum far_status spread_send(struct spread *s, const struct sending *to, struct far_err *err);
 /** Begins the second part here, and prepares to begin it where no gradient will. Once: nothing the next time. */
@@ -110,6 +117,8 @@ enum far_status spread_run_elsewhere(struct spread *s, const struct sending *to,
 void spread_engage(struct spread *s, struct task *task);
 /** Counts its answer; returns whether something waits for the second part, there or here. Takes context->lock. */
 bool spread_answer(const struct task *task);
+/** Answers the task's request with a list: whether something waits, flags, numbers of variables, gradients. */
+void spread_answer_list(struct task *task, bool held);
 
 /* ---- with context->lock, which they drop ---- */
 

@@ -2,22 +2,51 @@
 /** A backward pass at its root. The thread that calls far_backward(). */
 #include "spread.h"
 
-/** Runs one part of the pass at the root: a step, then all calls that it makes necessary. */
-static enum far_status run_part(struct spread *s, spread_step_fn *step, uint64_t timeout_ns, bool *held,
-				struct far_err *err)
+/* A pass at its root. */
+struct root {
+	struct spread *s;
+	uint64_t started, limit;  /* of its time */
+	bool held;                /* something waits for the second part, on another worker */
+	struct answered *answers; /* with gradients of the first part, to be read */
+};
+
+/** Its time that is left. */
+static enum far_status time_of(const struct root *root, uint64_t *left, struct far_err *err)
 {
+	*left = root->limit;
+	if (root->limit == FAR_FOREVER)
+		return FAR_OK;
+	uint64_t used = root->s->context->train->now_ns() - root->started;
+	if (used >= root->limit)
+		return fail(err, FAR_TIMEOUT, "backward: the deadline passed before the gradients were sent");
+	*left -= used;
+	return FAR_OK;
+}
+
+/** Runs a step of the pass at the root, which may read an answer, then all calls that it makes necessary. */
+static enum far_status run_step(struct root *r, spread_step_fn *step, struct answered *reads, struct far_err *err)
+{
+	struct spread *s = r->s;
+	uint64_t timeout_ns;
 	struct far_context *context = s->context;
 	struct far_future *root = NULL;
+	TRY(time_of(r, &timeout_ns, err));
 	TRY(far_future_create(&root, err));
 	struct task *task = task_new(context->train->pool, train_agent(context->train, NULL), NULL, root);
 	enum far_status status = task ? FAR_OK : fail_memory(err, "backward", sizeof *task);
 	if (task) {
+		task->reads = reads;
 		pthread_mutex_lock(&context->lock);
 		spread_step(s, task, timeout_ns, step, NULL, NULL);
 		struct far_val v = far_none();
 		status = far_future_wait(root, FAR_FOREVER, &v, err);
-		*held = !status && v.u.b;
+		r->held |= !status && v.u.b;
 		far_val_fini(&v);
+		struct answered *answers = task_take_answers(task), **end = &answers;
+		while (*end)
+			end = &(*end)->next;
+		*end = r->answers;
+		r->answers = answers;
 	}
 	far_future_free(root);
 	return status;
@@ -26,8 +55,40 @@ static enum far_status run_part(struct spread *s, spread_step_fn *step, uint64_t
 static enum far_status follow(struct spread *s, struct sending *to, const struct far_val *args, struct far_err *err)
 {
 	(void)args;
+	to->flags |= FLAG_ANSWER;
 	TRY(spread_follow(s, err));
 	return spread_send(s, to, err);
+}
+
+/** Follows the graph from variables that another worker has answered with. */
+static enum far_status follow_answer(struct spread *s, struct sending *to, const struct far_val *args,
+				     struct far_err *err)
+{
+	struct answered *answer = to->task->reads;
+	const struct far_val *list = &answer->value;
+	(void)args;
+	if (far_len(list) != 4 || far_list_get(list, 1)->type != FAR_TYPE_INT ||
+	    far_list_get(list, 2)->type != FAR_TYPE_TENSOR || far_list_get(list, 3)->type != FAR_TYPE_LIST)
+		return fail(err, FAR_INVALID, "backward: a malformed answer of node %d", answer->rank);
+	const struct far_val expect[] = {far_none(), far_none(), *far_list_get(list, 1), *far_list_get(list, 2)};
+	TRY(spread_expect(s, expect, answer->rank, err));
+	TRY(spread_deliver(s, far_list_get(list, 3), &(struct delivery){NULL, answer, false, &s->loan}, err));
+	TRY(follow(s, to, NULL, err));
+	return spread_return(s, err);
+}
+
+/** The first part: from the roots, then from what the answers bring. */
+static enum far_status first_part(struct root *r, struct far_err *err)
+{
+	enum far_status status = run_step(r, follow, NULL, err);
+	while (!status && r->answers) {
+		struct answered *answer = r->answers;
+		r->answers = answer->next;
+		answer->next = NULL;
+		status = run_step(r, follow_answer, answer, err);
+		answered_free(answer);
+	}
+	return status;
 }
 
 static enum far_status start(struct spread *s, struct sending *to, const struct far_val *args, struct far_err *err)
@@ -110,30 +171,29 @@ enum far_status far_backward(struct far_context *context, struct far_var *const 
 {
 	struct far_err unwanted;
 	struct spread *s;
+	uint64_t left;
 	if (!err)
 		err = &unwanted;
 	if (!context)
 		return fail(err, FAR_INVALID, "backward: there is no context");
 	TRY(pass_check_roots(roots, n, err));
 	TRY(context_check(context, err));
-	uint64_t limit = timeout_ns ? timeout_ns : far_rpc_timeout_ns(train_agent(context->train, NULL));
-	uint64_t started = context->train->now_ns();
-	bool held = false;
+	struct root r = {.started = context->train->now_ns(),
+			 .limit = timeout_ns ? timeout_ns : far_rpc_timeout_ns(train_agent(context->train, NULL))};
 	enum far_status status = begin(context, roots, n, opts, &s, err);
 	if (!s)
 		return status;
+	r.s = s;
 	if (!status)
-		status = run_part(s, follow, limit, &held, err);
+		status = first_part(&r, err);
 	pthread_mutex_lock(&context->lock);
-	held |= s->calls_self;
+	r.held |= s->calls_self;
 	pthread_mutex_unlock(&context->lock);
-	uint64_t used = context->train->now_ns() - started;
-	if (!status && limit != FAR_FOREVER && used >= limit)
-		status = fail(err, FAR_TIMEOUT, "backward: the deadline passed before the gradients were sent");
-	if (!status && held)
-		status = run_part(s, start, limit == FAR_FOREVER ? limit : limit - used, &held, err);
-	else if (!status)
+	if (!status && r.held)
+		status = run_step(&r, start, NULL, err);
+	else if (!status && !(status = time_of(&r, &left, err)))
 		status = start_here(s, err);
+	answered_free(r.answers);
 	finish(s, status);
 	return status;
 }

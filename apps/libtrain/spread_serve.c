@@ -101,13 +101,24 @@ static enum far_status keep(struct spread *s, const struct far_req *req, const s
 	return fail_memory(err, "gradient", sizeof kept);
 }
 
-/** A tensor that stays after the request. */
-static enum far_status own(struct spread *s, const struct far_req *req, const struct far_tensor *t, struct held *out,
+/** Keeps a tensor of the answer in its memory. */
+static enum far_status keep_answered(struct spread *s, struct answered *answer, const struct far_tensor *t,
+				     struct held *out, struct far_err *err)
+{
+	if (!held_adopt(out, s->pass.pool, t, answered_unref, answer))
+		return fail_memory(err, "gradient", sizeof *out);
+	atomic_fetch_add_explicit(&answer->refs, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&s->context->bytes_kept, far_tensor_bytes(t), memory_order_relaxed);
+	return FAR_OK;
+}
+
+/** A tensor that stays after the request or the answer. */
+static enum far_status own(struct spread *s, const struct delivery *d, const struct far_tensor *t, struct held *out,
 			   struct far_err *err)
 {
 	size_t bytes = far_tensor_bytes(t);
 	if (bytes >= KEPT_MIN)
-		return keep(s, req, t, out, err);
+		return d->answer ? keep_answered(s, d->answer, t, out, err) : keep(s, d->req, t, out, err);
 	if (!held_new(out, s->pass.pool, (enum far_dtype)t->dtype, t->ndim, t->shape))
 		return fail_memory(err, "gradient", bytes);
 	atomic_fetch_add_explicit(&s->context->bytes_copied, bytes, memory_order_relaxed);
@@ -130,9 +141,9 @@ static enum far_status take(struct spread *s, const struct received *r, const st
 	if (d->loan && far_tensor_bytes(r->values) < KEPT_MIN)
 		held_set(&g->values, r->values, d->loan);
 	else
-		TRY(own(s, d->req, r->values, &g->values, err));
+		TRY(own(s, d, r->values, &g->values, err));
 	if (r->index)
-		TRY(own(s, d->req, r->index, &g->index, err));
+		TRY(own(s, d, r->index, &g->index, err));
 	g->set = true;
 	return FAR_OK;
 }
@@ -196,7 +207,7 @@ static enum far_status deliver_and_run(struct spread *s, struct sending *to, con
 {
 	struct store *loan = s->running ? NULL : &s->loan;
 	TRY(spread_start(s, err));
-	TRY(spread_deliver(s, &args[2], &(struct delivery){to->req, packed, loan}, err));
+	TRY(spread_deliver(s, &args[2], &(struct delivery){to->req, NULL, packed, loan}, err));
 	TRY(spread_run(s, to, err));
 	return loan ? spread_return(s, err) : FAR_OK;
 }
@@ -208,7 +219,7 @@ static enum far_status deliver_on_fiber(struct spread *s, struct sending *to, co
 		return deliver_and_run(s, to, args, packed, err);
 	bool first = !s->pass.started;
 	TRY(spread_start(s, err));
-	TRY(spread_deliver(s, &args[2], &(struct delivery){to->req, packed, NULL}, err));
+	TRY(spread_deliver(s, &args[2], &(struct delivery){to->req, NULL, packed, NULL}, err));
 	if (first)
 		TRY(spread_send(s, to, err));
 	return spread_run_elsewhere(s, to, err);
@@ -222,8 +233,10 @@ static enum far_status expect_step(struct spread *s, struct sending *to, const s
 	int32_t from = far_req_from(to->req).worker;
 	s->calls_self |= s->root && from == far_self(to->task->agent).worker;
 	TRY(spread_expect(s, args, from, err));
-	TRY(spread_deliver(s, &args[4], &(struct delivery){to->req, false, &s->loan}, err));
+	TRY(spread_deliver(s, &args[4], &(struct delivery){to->req, NULL, false, &s->loan}, err));
 	TRY(spread_follow(s, err));
+	if (args[2].u.i & FLAG_ANSWER)
+		TRY(spread_send_back(s, to->task, from, err));
 	TRY(spread_send(s, to, err));
 	return spread_return(s, err);
 }

@@ -37,9 +37,49 @@ struct task *task_new(struct far_pool *pool, struct far_agent *agent, struct far
 	task->pool = pool;
 	task->agent = agent;
 	task->open = 1;
+	atomic_init(&task->refs, root ? 2 : 1);
 	task->request = request;
 	task->root = far_future_ref(root);
 	return task;
+}
+
+void answered_unref(void *answered)
+{
+	struct answered *a = answered;
+	if (atomic_fetch_sub_explicit(&a->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	far_val_fini(&a->value);
+	pool_give(a);
+}
+
+void answered_free(struct answered *list)
+{
+	while (list) {
+		struct answered *first = list;
+		list = first->next;
+		answered_unref(first);
+	}
+}
+
+static void task_unref(struct task *task)
+{
+	if (atomic_fetch_sub_explicit(&task->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	answered_free(task->answers);
+	outboxes_free(task->back);
+	far_future_free(task->root);
+	pthread_mutex_destroy(&task->lock);
+	pool_give(task);
+}
+
+struct answered *task_take_answers(struct task *task)
+{
+	pthread_mutex_lock(&task->lock);
+	struct answered *list = task->answers;
+	task->answers = NULL;
+	pthread_mutex_unlock(&task->lock);
+	task_unref(task);
+	return list;
 }
 
 static void task_answer(struct task *task, enum far_status status, const struct far_err *err)
@@ -47,15 +87,19 @@ static void task_answer(struct task *task, enum far_status status, const struct 
 	struct far_val held = far_bool(task->held);
 	if (task->context) {
 		held = far_bool(spread_answer(task));
+		if (task->back && !status) {
+			spread_answer_list(task, held.u.b);
+			task->request = NULL;
+		}
 		far_context_free(task->context);
 	}
 	if (task->request && status)
 		far_deferred_fail(task->request, status, err->code, "%s", err->text);
 	else if (task->request)
 		far_deferred_return(task->request, task->context ? &held : NULL);
-	else if (status)
+	else if (task->root && status)
 		far_future_set_error(task->root, status, err->code, "%s", err->text);
-	else
+	else if (task->root)
 		far_future_set_value(task->root, &held, NULL);
 }
 
@@ -68,11 +112,8 @@ void task_done(struct task *task, enum far_status status, const struct far_err *
 	pthread_mutex_unlock(&task->lock);
 	if (answer)
 		task_answer(task, status, err);
-	if (!last)
-		return;
-	far_future_free(task->root);
-	pthread_mutex_destroy(&task->lock);
-	pool_give(task);
+	if (last)
+		task_unref(task);
 }
 
 static void task_hold(struct task *task)
@@ -80,6 +121,27 @@ static void task_hold(struct task *task)
 	pthread_mutex_lock(&task->lock);
 	task->held = true;
 	pthread_mutex_unlock(&task->lock);
+}
+
+/** Keeps the answer of a call for the root, with the gradients in it. */
+static enum far_status keep_answer(const struct child *child, struct far_val *list, struct far_err *err)
+{
+	struct task *task = child->task;
+	const struct far_val *held = far_list_get(list, 0);
+	if (!task->root || !held || held->type != FAR_TYPE_BOOL)
+		return fail(err, FAR_INVALID, "backward: an answer with gradients for another worker");
+	if (held->u.b)
+		task_hold(task);
+	struct answered *kept = pool_take(task->pool, sizeof *kept);
+	if (!kept)
+		return fail_memory(err, "backward", sizeof *kept);
+	*kept = (struct answered){.refs = 1, .rank = child->rank, .value = *list};
+	*list = far_none();
+	pthread_mutex_lock(&task->lock);
+	kept->next = task->answers;
+	task->answers = kept;
+	pthread_mutex_unlock(&task->lock);
+	return FAR_OK;
 }
 
 static void on_child(struct far_future *f, void *user)
@@ -93,6 +155,8 @@ static void on_child(struct far_future *f, void *user)
 		explain(child, status, &err);
 	if (held.type == FAR_TYPE_BOOL && held.u.b)
 		task_hold(task);
+	else if (held.type == FAR_TYPE_LIST && !status)
+		status = keep_answer(child, &held, &err);
 	far_val_fini(&held);
 	child_give(child);
 	task_done(task, status, &err);

@@ -106,6 +106,20 @@ bool held_take(struct held *held, struct far_pool *pool, struct far_val *value)
 	return true;
 }
 
+bool held_adopt(struct held *held, struct far_pool *pool, const struct far_tensor *t, void (*release)(void *user),
+		void *user)
+{
+	struct store *store = store_make(pool, 0);
+	if (!store)
+		return false;
+	store->data = t->data;
+	store->release = release;
+	store->user = user;
+	held_set(held, t, store);
+	store_unref(store);
+	return true;
+}
+
 void held_move(struct held *to, struct held *from)
 {
 	*to = *from;

@@ -34,6 +34,9 @@ void held_shape(struct held *held, const struct far_tensor *t);
 bool held_new(struct held *held, struct far_pool *pool, enum far_dtype dtype, unsigned ndim, const uint64_t *shape);
 /** A tensor whose memory `value` owns, and nothing else uses; takes `value`. False: no memory. */
 bool held_take(struct held *held, struct far_pool *pool, struct far_val *value);
+/** A tensor whose memory nothing else uses until `release`. False: no memory. */
+bool held_adopt(struct held *held, struct far_pool *pool, const struct far_tensor *t, void (*release)(void *user),
+		void *user);
 void held_move(struct held *to, struct held *from);
 void held_drop(struct held *held);
 /** Nothing else refers to the memory, and it is dense: it may be changed or given away. */

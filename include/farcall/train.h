@@ -101,7 +101,7 @@ struct far_context_counts {
 	uint64_t received; /* likewise, received */
 	/* Of all passes so far. */
 	uint64_t gradients_sent; /* to other workers, those that are zero too */
-	uint64_t messages_sent;  /* calls that these travelled in */
+	uint64_t messages_sent;  /* calls and answers that these travelled in */
 	uint64_t bytes_sent;     /* of their elements and indices, as compressed */
 	uint64_t bytes_copied;   /* of short received ones that waited for others or are kept; of those with several
 				    owners */
@@ -131,16 +131,17 @@ enum far_status far_tape_return(struct far_tape *tape, struct far_context *conte
  * Adds the gradients of the sum of roots[0, n) to the context, on each worker that the graph leads to. First each of
  * them receives the numbers of the variables whose gradients will come, and with them the short gradients for which no
  * other edge of the graph can be missing; then the other gradients flow. So a worker that is reached costs one call if
- * every variable that it sent was a result, and all that its caller received from it is in the pass; else two. Results
+ * every variable that it sent was a result, and all that its caller received from it is in the pass; else two. A worker
+ * from which the graph leads back to the root alone makes no call for that: its answer has the gradients. Results
  * that no root depends on cost no more than that. `timeout_ns`: as of a call, of the whole pass. Other workers run it
  * on fibers; parts with long computation, functions or hooks of the application run on their threads for blocking
  * handlers. Functions and hooks may make calls, also with variables of the context, and keep their thread meanwhile;
  * one that runs here when the pass ends with an error is awaited.
  *
  * A gradient is sent before any long computation, function or hook that could delay it. Those for one worker that are
- * ready by then share a call. A received gradient of 4 KiB or more is not copied: with it the memory of its request is
- * kept, in the gradients of a leaf as long as they are. A shorter one is read where the request has it, and copied if
- * it is kept.
+ * ready by then share a call. A received gradient of 4 KiB or more is not copied: with it the memory of its request or
+ * answer is kept, in the gradients of a leaf as long as they are. A shorter one is read where the request has it, and
+ * copied if it is kept.
  *
  * Errors: as far_grads_backward(); the error of another worker, with "error on node N (NAME)" for each worker that its
  * call went through; PEER_LOST, with the node; TIMEOUT. The pass then ends on all workers, and some leaves have their
@@ -231,7 +232,8 @@ enum far_status far_dist_optimizer_new(struct far_train *train, const struct far
 /** NULL: nothing. Never blocks. */
 void far_dist_optimizer_free(struct far_dist_optimizer *optimizer);
 /**
- * far_optimizer_step() on each owner with its gradients of the context: one call to each, all at once. Waits for all.
+ * far_optimizer_step() on each owner with its gradients of the context: one call to each, all at once; two where a step
+ * is the first of more than 8192 elements. Waits for all.
  * Errors: of the first that failed, with the worker's name; INVALID: the context has ended.
  */
 enum far_status far_dist_optimizer_step(struct far_dist_optimizer *optimizer, struct far_context *context,

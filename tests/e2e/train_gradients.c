@@ -70,6 +70,7 @@ int main(void)
 	hooks_make_calls();
 	a_hop_is_one_call();
 	copies_count();
+	long_steps_are_known();
 	second_part_passes_through();
 	gradients_share_messages();
 	leaves_keep_requests();

@@ -103,6 +103,7 @@ struct far_context_counts counts_on(const struct step *s, int rank);
 void hooks_make_calls(void);
 void a_hop_is_one_call(void);
 void copies_count(void);
+void long_steps_are_known(void);
 void second_part_passes_through(void);
 void gradients_share_messages(void);
 void leaves_keep_requests(void);

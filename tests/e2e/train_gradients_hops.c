@@ -51,18 +51,29 @@ static void pass_takes(struct step *s, struct far_var *y, uint64_t of_trainer, u
 	CHECK(trainer == of_trainer && server == of_server);
 }
 
-/* A gradient goes with the number of its variable, where no other edge can lead to what it is for. */
+/* A gradient goes with the number of its variable, where no other edge can lead to what it is for. The answer has what
+ * comes back to the root: the server makes no call. */
 void a_hop_is_one_call(void)
 {
 	const float one = 1;
 	struct step s = step_begin(TRAINER);
 	struct far_var *x = leaf_of(&one, 1, true);
 	struct far_val v = send_var(&s, x), list = far_list(&v, 1);
-	pass_takes(&s, call_var(&s, SERVER, "g::doubled", &list, 1), 1, 1);
+	pass_takes(&s, call_var(&s, SERVER, "g::doubled", &list, 1), 1, 0);
 	CHECK(gradient_of(&s, x)[0] == 2);
 	/* The result of the first call is here, so the server cannot know that nothing else comes. */
-	pass_takes(&s, call_var(&s, SERVER, "g::doubled", &list, 1), 2, 2);
+	pass_takes(&s, call_var(&s, SERVER, "g::doubled", &list, 1), 2, 1);
 	CHECK(gradient_of(&s, x)[0] == 4);
+	step_end(&s);
+	far_var_free(x);
+
+	/* So does one that is not short, of a pass with little to compute. */
+	static const float zeros[LEAF_LONG / 16];
+	s = step_begin(TRAINER);
+	x = leaf_of(zeros, LEAF_LONG / 16, true);
+	v = send_var(&s, x);
+	pass_takes(&s, call_var(&s, SERVER, "g::doubled", &list, 1), 1, 0);
+	CHECK(gradient_of(&s, x)[LEAF_LONG / 16 - 1] == 2);
 	step_end(&s);
 	far_var_free(x);
 }
@@ -136,6 +147,39 @@ void leaves_keep_requests(void)
 {
 	leaves_keep(LEAF_LONG / 32); /* received on a fiber */
 	leaves_keep(LEAF_LONG);      /* on a thread for blocking handlers */
+}
+
+/* A short step of an optimizer runs where its call arrives. A long one is called once more, for a thread of its worker;
+ * the next one at once so. */
+void long_steps_are_known(void)
+{
+	static float ones[LEAF_LONG];
+	static const size_t sizes[] = {2, LEAF_LONG};
+	struct far_optimizer_opts opts = far_optimizer_defaults(FAR_OPTIMIZER_SGD);
+	struct far_err err;
+	opts.lr = 0.5;
+	for (size_t i = 0; i < LEAF_LONG; i++)
+		ones[i] = 1;
+	for (int i = 0; i < 2; i++) {
+		struct far_rref *param;
+		struct far_dist_optimizer *optimizer;
+		struct step s = step_begin(SERVER);
+		struct far_var *x = leaf_of(ones, sizes[i], true);
+		OK(far_var_rref(trains[SERVER], x, &param, &err));
+		OK(far_dist_optimizer_new(trains[SERVER], &opts, &param, 1, 0, &optimizer, &err));
+		OK(backward_of(&s, far_tape_scale(s.tape, x, 3), &err));
+		for (int step = 0; step < 2; step++) {
+			uint64_t calls = calls_of(SERVER);
+			OK(far_dist_optimizer_step(optimizer, s.context, 0, &err));
+			CHECK(calls_of(SERVER) - calls == (i == 1 && step == 0 ? 2 : 1));
+			for (size_t k = 0; k < sizes[i]; k++)
+				CHECK(((const float *)far_var_tensor(x)->data)[k] == 1 - 0.5F * 3 * (float)(step + 1));
+		}
+		far_dist_optimizer_free(optimizer);
+		far_rref_free(param);
+		step_end(&s);
+		far_var_free(x);
+	}
 }
 
 /* A worker whose own part is done passes the second part on to one where something waits. */

@@ -130,7 +130,7 @@ static enum far_status deliver(struct spread *s, bool packed)
 		items[i] = far_tensor_val(&tensors[i]);
 	}
 	const struct far_val list = far_list(items, n);
-	enum far_status status = spread_deliver(s, &list, &(struct delivery){NULL, packed, &s->loan}, &err);
+	enum far_status status = spread_deliver(s, &list, &(struct delivery){NULL, NULL, packed, &s->loan}, &err);
 	if (!status) {
 		must(spread_return(s, &err) == FAR_OK);
 		must(s->loan.refs == 1); /* the memory of the request ends */

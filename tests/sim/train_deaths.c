@@ -271,7 +271,7 @@ static void on_fibers(struct train_opts *opts)
 	for (size_t i = 0; i < opts->all.functions_n; i++)
 		if (opts->functions[i].kind == FAR_KIND_BLOCKING)
 			opts->functions[i].kind = FAR_KIND_FIBER;
-	for (size_t i = 0; i < 2; i++)
+	for (size_t i = 1; i < 3; i++)
 		opts->objects.optimizer[i].kind = FAR_KIND_FIBER;
 	opts->objects.module[0].kind = FAR_KIND_FIBER;
 }

@@ -228,7 +228,7 @@ def operators():
         for dtype in (torch.float64, torch.float32):
             compare(name, theirs, ours, inputs, dtype)
     for name, theirs, ours, inputs in cases:
-        if name in ("add", "mul", "sigmoid", "tanh", "softmax", "matmul", "linear", "sum", "cat"):
+        if name.split()[0] not in ("mse", "embedding_bag"):  # PyTorch 1.13 has none of bf16
             compare(name, theirs, ours, inputs, torch.bfloat16)
     compare("cast", lambda x: x.float(), lambda x: op("cast", x, number(DTYPES[torch.float32])), [(3, 4)])
 
