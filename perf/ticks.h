@@ -16,8 +16,8 @@
 static inline uint64_t ticks_now(void)
 {
 #if defined(__x86_64__)
-	unsigned aux;
-	return __rdtscp(&aux); /* waits for the instructions before it */
+	_mm_lfence(); /* waits for the instructions before it, as rdtscp does, which not every machine reports */
+	return __rdtsc();
 #else
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
