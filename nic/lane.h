@@ -174,8 +174,8 @@ static inline uint32_t lane_reload(const uint32_t *field)
 	return *(const volatile uint32_t *)field;
 }
 
-/** Fetches a line that will be written, with its ownership; any address. Not by __builtin_prefetch(), of which gcc
- * makes a prefetch for reading where the target may lack the other; a processor without it ignores it. */
+/** Fetches a line that will be written, with its ownership; any address. For x86-64 gcc compiles
+ * __builtin_prefetch(line, 1) to a prefetch for reading. Processors without prefetchw ignore it. */
 static inline void lane_prefetch_write(uintptr_t line)
 {
 #if defined(__x86_64__)

@@ -34,7 +34,7 @@ static bool has_row(size_t i)
 	return i % CYCLE < MADE;
 }
 
-/* Returns the positions that were answered, each of which has its row or the fallback row, as the others have. */
+/* Returns the number of answered positions. Every position has its row or the fallback row. */
 static size_t check_rows(const float *row, const uint8_t *of, float fallback)
 {
 	size_t answered = 0;

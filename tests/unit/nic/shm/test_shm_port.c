@@ -90,6 +90,34 @@ Test(shm_port, somebody_who_says_nothing)
 
 /* ---- the end of a peer ---- */
 
+static unsigned ups;
+
+/* b replies to the second attempt between the port's look at its sockets and its look at the deadlines. */
+static int reply_meanwhile(void *ctx, const struct nic_event *ev)
+{
+	cr_assert_eq(ev->type, NIC_EVENT_UP, "%s", ev->text ? ev->text : "");
+	if (ups++ == 0)
+		test_ports_step(&b, 4, NULL, 0);
+	return 0;
+}
+
+/* Given up, it would end at b as the connection of a process that has died. */
+Test(shm_port, a_reply_at_the_deadline_is_taken)
+{
+	struct nic_addr addr;
+	uint64_t deadline = soon(UINT64_C(10000000000));
+	b.port->ops->address(b.port, &addr);
+	cr_assert_eq(connect_to(&a, &addr, deadline + 1), 0);
+	test_ports_step(&b, 2, NULL, 0);
+	cr_assert_eq(connect_to(&a, &addr, deadline), 0);
+	a.port->ops->step(a.port, deadline, reply_meanwhile, NULL);
+	cr_assert_eq(ups, 2u);
+	test_ports_step(&b, 4, NULL, 0);
+	cr_assert_eq(b.events_n, 4u);
+	for (unsigned i = 0; i < 4; i++)
+		cr_assert_neq(b.events[i].type, NIC_EVENT_DOWN);
+}
+
 Test(shm_port, closing_is_down_at_the_other_end)
 {
 	uint32_t pa, pb;
