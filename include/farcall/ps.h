@@ -208,8 +208,8 @@ enum far_status far_ps_fn_unregister(const char *name, struct far_err *err);
 struct far_ps_rule_fn {
 	const char *name; /* as of struct far_ps_fn */
 	/** Changes a row [dim] and its state by a gradient, which was clipped and has l1 and l2. On the thread of the
-	 * row's shard, as struct far_ps_fn.run. `rule` is that of the schema; `rate` that of the push. Must not fail.
-	 */
+	 * row's shard, as struct far_ps_fn.run. `rule` is that of the schema; `rate` that of the push. Must not fail:
+	 * what it leaves is not checked, also numbers that are NaN. */
 	void (*apply)(const struct far_ps_rule *rule, float *row, float *state, const float *grad, unsigned dim,
 		      float rate, void *user);
 	void *user;
