@@ -179,7 +179,7 @@ python3 - "$dir/first" <<-'END'
 	assert len(words) == 40 and found >= 38, found
 END
 ok "word2vec: the nearest of 40 words is the other one with its meaning, for 38 of them" $?
-sort "$dir/first" >"$dir/sorted" && cmp "$dir/same" "$dir/second" && sort "$dir/same" | cmp "$dir/sorted" -
+grep -vE '^(first|once) ' "$dir/first" | sort >"$dir/sorted" && cmp "$dir/same" "$dir/second" && sort "$dir/same" | cmp "$dir/sorted" -
 ok "word2vec: the same vectors after save and load, by one server instead of two" $?
 if in_full; then
 	cp "$dir/first" "$dir/before"
