@@ -281,8 +281,8 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  "NIC drivers, best first: auto, shm, verbs, dpdk:..., udp (FAR_NIC, else auto)", NULL}},
 		{SPAWNING & ~FLOOR,
 		 {"nic", 0, OPTION_TEXT, &o.nic, 0, 0, "SPEC",
-		  "NIC drivers, best first: auto, shm, verbs, dpdk:..., udp (FAR_NIC, else auto);\n"
-		  "                                 memif: a DPDK device between the two",
+		  "NIC drivers, best first: auto, shm, verbs, dpdk:..., udp (FAR_NIC, else auto); "
+		  "memif: a DPDK device between the two",
 		  NULL}},
 		{FLOOR,
 		 {"nic", 0, OPTION_TEXT, &o.nic, 0, 0, "SPEC",
@@ -313,8 +313,8 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  "write each message anew and send it from there, with a release callback", NULL}},
 		{BANDWIDTH,
 		 {"memory", 0, OPTION_CHOICE, &o.memory, 0, 0, "WHICH",
-		  "own (default), or region: far_alloc_shared(), sent from there; workers of one\n"
-		  "                                 host read it in place, which is the floor",
+		  "own (default), or region: far_alloc_shared(), sent from there; workers of one "
+		  "host read it in place, which is the floor",
 		  memory_names}},
 		{RATE | FLOOR | MEMORY | SHARE,
 		 {"inflight", 0, OPTION_COUNT, &o.inflight, 1, PEER_INFLIGHT_MAX, "N", "calls in flight (64)", NULL}},
@@ -344,8 +344,8 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		{PS, {"keys", 0, OPTION_CHOICE, &o.keys, 0, 0, "HOW", "both (default), uniform or zipf", keys_names}},
 		{PS,
 		 {"stop", 0, OPTION_DURATION, &o.stop_ns, SECOND_NS / 100, HOUR_NS, "TIME",
-		  "measure pulls of 26 keys with the deadline --limit, while one of two servers is\n"
-		  "                                 stopped for so long again and again",
+		  "measure pulls of 26 keys with the deadline --limit, while one of two servers is "
+		  "stopped for so long again and again",
 		  NULL}},
 		{PS,
 		 {"beside", 0, OPTION_FLAG, &o.beside, 0, 0, NULL,
@@ -355,8 +355,8 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  api_names}},
 		{BANDWIDTH,
 		 {"api", 0, OPTION_CHOICE, &o.api, 0, 0, "API",
-		  "message (default), or rpc: calls with one tensor; with --memory region by\n"
-		  "                                 far_rpc_async_zero_copy()",
+		  "message (default), or rpc: calls with one tensor; with --memory region by "
+		  "far_rpc_async_zero_copy()",
 		  api_names}},
 		{CALLS | FANOUT,
 		 {"via", 0, OPTION_CHOICE, &o.via, 0, 0, "HOW",
@@ -369,8 +369,8 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		  target_names}},
 		{LATENCY,
 		 {"peers", 0, OPTION_COUNTS, &o.peers_each, 1, ATTACHED_PEERS_MAX, "N,...",
-		  "workers attached to the server: one active, the others idle (1); several\n"
-		  "                                 numbers in turn with --csv or --plot",
+		  "workers attached to the server: one active, the others idle (1); several "
+		  "numbers in turn with --csv or --plot",
 		  NULL}},
 		{RATE | PEER | ATTACHED,
 		 {"peers", 0, OPTION_COUNT, &o.peers, 1, ATTACHED_PEERS_MAX, "N",
@@ -414,8 +414,8 @@ static int measure(const struct measurement *m, int argc, char **argv)
 		 {"plot", 0, OPTION_TEXT, &o.plot, 0, 0, "FILE.svg",
 		  m->taker == BANDWIDTH
 			  ? "draw bandwidth against size, or latency against load with --rate (needs gnuplot)"
-		  : m->taker == LATENCY ? "draw latency against load with --rate, or against peers with --peers N,...\n"
-					  "                                 (needs gnuplot)"
+		  : m->taker == LATENCY ? "draw latency against load with --rate, or against peers with --peers N,... "
+					  "(needs gnuplot)"
 					: "draw latency against load (with --rate; needs gnuplot)",
 		  NULL}},
 		{FANOUT,

@@ -7,21 +7,30 @@
 #include <math.h>
 #include <string.h>
 
+#define NORMAL_MOST 6.4 /* of pst_init_normal() at the 2^32 points */
+
 enum far_status pst_init_check(const struct pst_init *init, struct far_err *err)
 {
 	if ((unsigned)init->kind >= PST_INITS)
-		return pst_fail(err, FAR_INVALID, 0, "no initial values have the number %d", (int)init->kind);
+		return pst_fail(err, FAR_INVALID, 0, "init.kind is %d; constant, uniform or normal", (int)init->kind);
 	if (!isfinite(init->a) || (init->kind != PST_INIT_CONSTANT && !isfinite(init->b)))
-		return pst_fail(err, FAR_INVALID, 0, "the bounds of initial values, %g and %g, must be finite",
-				(double)init->a, (double)init->b);
-	if (init->kind == PST_INIT_UNIFORM && !(init->b >= init->a && isfinite(init->b - init->a)))
-		return pst_fail(err, FAR_INVALID, 0, "uniform initial values: %g to %g is no range", (double)init->a,
+		return pst_fail(err, FAR_INVALID, 0, "init.a is %g and init.b %g; both must be finite", (double)init->a,
 				(double)init->b);
+	if (init->kind == PST_INIT_UNIFORM && !(init->b >= init->a && isfinite(init->b - init->a)))
+		return pst_fail(err, FAR_INVALID, 0, "init: uniform values from a, %g, to b, %g: no range",
+				(double)init->a, (double)init->b);
 	if (init->kind == PST_INIT_NORMAL && init->b < 0)
-		return pst_fail(err, FAR_INVALID, 0,
-				"normal initial values: the standard deviation is %g; it must be at least 0",
+		return pst_fail(err, FAR_INVALID, 0, "init.b is %g; a standard deviation must be at least 0",
 				(double)init->b);
 	return FAR_OK;
+}
+
+double pst_init_most(const struct pst_init *init)
+{
+	double a = fabs((double)init->a), b = fabs((double)init->b);
+	if (init->kind == PST_INIT_CONSTANT)
+		return a;
+	return init->kind == PST_INIT_UNIFORM ? fmax(a, b) : a + NORMAL_MOST * b;
 }
 
 /* ln x for normal x > 0: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), ln m = 2 * atanh((m - 1) / (m + 1)). */

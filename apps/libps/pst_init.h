@@ -26,6 +26,9 @@ struct pst_init {
 /** OK, or INVALID: bounds that are not finite, b < a (uniform), b < 0 (normal). */
 enum far_status pst_init_check(const struct pst_init *init, struct far_err *err);
 
+/** Bound of the magnitude of values, of init that pst_init_check() permits. */
+double pst_init_most(const struct pst_init *init);
+
 /** The `dim` elements of a key's new row. Any thread. */
 void pst_init_row(const struct pst_init *init, uint64_t key, float *row, unsigned dim);
 

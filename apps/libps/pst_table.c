@@ -31,20 +31,23 @@ static uint32_t stride_of(size_t bytes)
 	return (uint32_t)((bytes + 3) / 4 * 4);
 }
 
+/* The greatest numbers of the types of rows. */
+static const double stored_most[] = {[PST_F32] = 0x1.fffffep+127, [PST_BF16] = 0x1.fep+127, [PST_F16] = 65504};
+
 enum far_status pst_schema_check(const struct pst_schema *s, struct far_err *err)
 {
 	if ((unsigned)s->kind > PST_VALUES || (unsigned)s->full > PST_FULL_LFU)
-		return pst_fail(err, FAR_INVALID, 0, "no table of kind %d that evicts by method %d", (int)s->kind,
-				(int)s->full);
+		return pst_fail(err, FAR_INVALID, 0, "full is %d in a table of kind %d; refuse, LRU or LFU",
+				(int)s->full, (int)s->kind);
 	if (s->rows_max > PST_ROWS_MAX)
 		return pst_fail(err, FAR_INVALID, 0, "rows_max is %llu; a table has at most %u rows",
 				(unsigned long long)s->rows_max, PST_ROWS_MAX);
 	if (s->admit > PST_ADMIT_MAX || s->candidates > CANDIDATES_MAX)
 		return pst_fail(err, FAR_INVALID, 0,
-				"admission after %u pushes among %llu candidates; at most %u and 2^32 are possible",
-				s->admit, (unsigned long long)s->candidates, PST_ADMIT_MAX);
+				"admit is %u, and admit_candidates %llu; at most %u and 2^32 are possible", s->admit,
+				(unsigned long long)s->candidates, PST_ADMIT_MAX);
 	if (s->ttl_ms / PST_TICK_MS > UINT32_MAX / 2)
-		return pst_fail(err, FAR_INVALID, 0, "a TTL of %llu ms is too long; at most %llu are possible",
+		return pst_fail(err, FAR_INVALID, 0, "ttl_ms is %llu; at most %llu are possible",
 				(unsigned long long)s->ttl_ms, (unsigned long long)UINT32_MAX / 2 * PST_TICK_MS);
 	if (s->kind == PST_VALUES) {
 		if (s->value_max < 1 || s->value_max > PST_VALUE_MAX || s->dim || s->dense_rows || s->admit > 1)
@@ -71,6 +74,10 @@ enum far_status pst_schema_check(const struct pst_schema *s, struct far_err *err
 		return pst_fail(err, FAR_INVALID, 0, "dense_rows is %llu in a table that is not dense",
 				(unsigned long long)s->dense_rows);
 	enum far_status status = pst_init_check(&s->init, err);
+	if (!status && pst_init_most(&s->init) > stored_most[s->stored])
+		return pst_fail(err, FAR_INVALID, 0,
+				"init: values of up to %g are beyond the greatest number of the type stored, %g",
+				pst_init_most(&s->init), stored_most[s->stored]);
 	return status ? status : pst_rule_check(&s->rule, err);
 }
 

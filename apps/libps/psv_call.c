@@ -74,9 +74,8 @@ static enum far_status check(const struct far_ps_table *t, const char *name, siz
 	if (!psv_name_ok(name))
 		return pst_fail(err, FAR_INVALID, 0, "the name of a function has 1 to %d bytes", FAR_PS_NAME_MAX - 1);
 	if (o->arg_len > FAR_PS_ARG_MAX || (o->arg_len && !o->arg))
-		return pst_fail(err, FAR_INVALID, 0,
-				"function \"%s\": arg is %s of %zu bytes; at most %zu are possible", name,
-				o->arg ? "an argument" : "NULL, and", o->arg_len, FAR_PS_ARG_MAX);
+		return pst_fail(err, FAR_INVALID, 0, "function \"%s\": arg %s %zu bytes; at most %zu are possible",
+				name, o->arg ? "has" : "is NULL, and has", o->arg_len, FAR_PS_ARG_MAX);
 	if (o->width > FAR_PS_WIDTH_MAX)
 		return pst_fail(err, FAR_INVALID, 0, "function \"%s\": width is %u; at most %d are possible", name,
 				o->width, FAR_PS_WIDTH_MAX);

@@ -164,7 +164,7 @@ static void pause_for(uint64_t ns)
 static enum far_status find(struct far_ps *ps, const char *name, uint64_t timeout_ns, struct far_err *err)
 {
 	uint64_t begin = psv_now_ns(), gone = 0;
-	struct far_err last;
+	struct far_err last = {.text = "the deadline has passed"};
 	while (gone < timeout_ns) {
 		uint64_t left = timeout_ns - gone;
 		bool known = atomic_load(&ps->view);

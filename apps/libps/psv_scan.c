@@ -5,6 +5,7 @@
 #include "pst_fail.h"
 #include "psv_hot.h"
 #include <farcall/message.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,6 +55,16 @@ enum far_status psv_call(struct far_ps *ps, const struct psv_call *c, uint64_t t
 		if (c->fixed)
 			return pst_fail(err, FAR_GONE, 0, "the view of the service has changed meanwhile");
 	}
+	return status;
+}
+
+/* Puts the table's name in front of an error. */
+static enum far_status of_table(const struct far_ps_table *t, enum far_status status, struct far_err *err)
+{
+	if (!status || !err)
+		return status;
+	struct far_err why = *err;
+	snprintf(err->text, sizeof err->text, "table \"%s\": %.300s", t->name, why.text);
 	return status;
 }
 
@@ -169,7 +180,7 @@ enum far_status far_ps_hot(struct far_ps_table *t, uint64_t timeout_ns, struct f
 	}
 	free(reply.data);
 	free(all);
-	return status;
+	return of_table(t, status, err);
 }
 
 /* ---- Scans ---- */
@@ -251,7 +262,7 @@ enum far_status psv_scan(struct far_ps_table *t, uint32_t first, uint64_t timeou
 		status = scan_once(t, first, timeout_ns, &reply, buffer, parts, err);
 	free(reply.data);
 	*blocks = buffer->data;
-	return status;
+	return of_table(t, status, err);
 }
 
 void far_ps_rows_free(struct far_ps_rows *rows)

@@ -19,7 +19,8 @@ enum far_status psv_tenants_copy(const struct far_ps_tenant *from, size_t n, str
 	if (n == 0)
 		return FAR_OK;
 	if (!from || n > FAR_PS_TENANTS_MAX)
-		return pst_fail(err, FAR_INVALID, 0, "%zu tenants; at most %d are possible", n, FAR_PS_TENANTS_MAX);
+		return pst_fail(err, FAR_INVALID, 0, "tenants_n is %zu%s; at most %d are possible", n,
+				from ? "" : ", and tenants is NULL", FAR_PS_TENANTS_MAX);
 	struct psv_tenant *to = calloc(n, sizeof *to);
 	if (!to)
 		return pst_fail(err, FAR_RESOURCE, 0, "no memory for %zu tenants", n);

@@ -61,6 +61,13 @@ int group_identify(struct group *g)
 	return -EINVAL;
 }
 
+/* Over tcp:// rank 0 has the store; else a client, or a server of another number, may have that rank already. */
+static bool has_store(const struct group *g)
+{
+	const char *url = g->init_method ? g->init_method : getenv("FAR_INIT_METHOD");
+	return g->rank == 0 && !(url && (strncmp(url, "file://", 7) == 0 || strncmp(url, "etcd://", 7) == 0));
+}
+
 int group_enter(struct group *g, unsigned shards, const struct far_function *functions, size_t n)
 {
 	struct far_opts opts = {.init_method = g->init_method,
@@ -69,7 +76,7 @@ int group_enter(struct group *g, unsigned shards, const struct far_function *fun
 				.nic = g->nic,
 				.security = g->security == GROUP_SECURITY_NONE ? "none" : NULL,
 				.shards = shards};
-	int rank = g->dynamic && g->rank > 0 ? FAR_RANK_ANY : g->rank; /* a client may have the rank of that number */
+	int rank = g->dynamic && !has_store(g) ? FAR_RANK_ANY : g->rank;
 	snprintf(g->name, sizeof g->name, g->rank < 0 ? "client" : "worker%d", g->rank);
 	struct far_err err;
 	const char *file = g->health_file ? g->health_file : getenv(HEALTH_ENV);

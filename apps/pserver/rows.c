@@ -94,15 +94,10 @@ static int check_line(struct rows_reader *r, const char *line, size_t len)
 	return 0;
 }
 
-/* Some editors begin a file with a byte order mark in UTF-8. Returns its length. */
-static ssize_t remove_mark(char *line, ssize_t len)
+size_t rows_mark(const char *line)
 {
 	static const char mark[] = "\xef\xbb\xbf";
-	ssize_t n = sizeof mark - 1;
-	if (len < n || memcmp(line, mark, (size_t)n) != 0)
-		return 0;
-	memmove(line, line + n, (size_t)(len - n) + 1);
-	return n;
+	return strncmp(line, mark, sizeof mark - 1) == 0 ? sizeof mark - 1 : 0;
 }
 
 static int read_lines(struct rows_reader *r, FILE *f, rows_line_fn *parse, size_t part, size_t parts, struct dataset *d,
@@ -116,12 +111,10 @@ static int read_lines(struct rows_reader *r, FILE *f, rows_line_fn *parse, size_
 		r->line++;
 		r->n = 0;
 		rc = check_line(r, line, (size_t)len);
-		if (rc == 0 && r->line == 1)
-			len -= remove_mark(line, len);
 		while (rc == 0 && len > 0 && (line[len - 1] == '\n' || line[len - 1] == '\r'))
 			line[--len] = '\0';
 		if (rc == 0)
-			rc = parse(r, line);
+			rc = parse(r, line + (r->line == 1 ? rows_mark(line) : 0));
 		if (rc == 0 && (*rows)++ % parts == part)
 			rc = keep(r, d, parse == rows_ratings_line);
 		if (rc == 1)

@@ -47,6 +47,9 @@ enum rows_format {
 int rows_read(const char *path, enum rows_format format, size_t part, size_t parts, struct dataset *d,
 	      size_t *rows_total, char text[ROWS_TEXT_MAX]);
 
+/** Bytes of the byte order mark in UTF-8 with which some editors begin a file: of its first line. */
+size_t rows_mark(const char *line);
+
 /** Key of a word of a text. */
 uint64_t rows_word_key(const char *word);
 

@@ -30,11 +30,11 @@ int words_read(struct words *w, const char *path)
 {
 	FILE *f = fopen(path, "re");
 	char *line = NULL;
-	size_t cap = 0;
+	size_t cap = 0, lines = 0;
 	int rc = f ? 0 : -errno;
 	while (rc == 0 && getline(&line, &cap, f) >= 0) {
-		char *rest = NULL;
-		for (char *word = strtok_r(line, ROWS_BLANKS, &rest); rc == 0 && word;
+		char *rest = NULL, *from = line + (lines++ ? 0 : rows_mark(line));
+		for (char *word = strtok_r(from, ROWS_BLANKS, &rest); rc == 0 && word;
 		     word = strtok_r(NULL, ROWS_BLANKS, &rest))
 			rc = add(w, word);
 	}

@@ -34,7 +34,8 @@
  * Results: `status` takes an enum far_ps_status for each key. The future completes with an int, the number of positions
  * that a server has answered. With `partial` it completes so at the deadline at the latest. Without `partial` it fails
  * with the first error of a server, or with TIMEOUT, if a key was not answered; `status` and the rows are filled all
- * the same. Positions that were not answered are FAR_PS_LATE or FAR_PS_LOST; their rows are the fallback row.
+ * the same. Positions that were not answered are FAR_PS_LATE or FAR_PS_LOST; their rows are the fallback row. A server
+ * that is lost is PEER_LOST, or in a dynamic group UNKNOWN_WORKER, for all functions.
  *
  * Memory: keys, gradients, rows, fallback row and status belong to the operation until its future is complete. An
  * operation cannot be cancelled; it ends at its deadline, and freeing its future does not end it.
@@ -208,8 +209,8 @@ enum far_status far_ps_fn_unregister(const char *name, struct far_err *err);
 struct far_ps_rule_fn {
 	const char *name; /* as of struct far_ps_fn */
 	/** Changes a row [dim] and its state by a gradient, which was clipped and has l1 and l2. On the thread of the
-	 * row's shard, as struct far_ps_fn.run. `rule` is that of the schema; `rate` that of the push. Must not fail.
-	 */
+	 * row's shard, as struct far_ps_fn.run. `rule` is that of the schema; `rate` that of the push. Must not fail:
+	 * what it leaves is not checked, also numbers that are NaN. */
 	void (*apply)(const struct far_ps_rule *rule, float *row, float *state, const float *grad, unsigned dim,
 		      float rate, void *user);
 	void *user;

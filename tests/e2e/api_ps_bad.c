@@ -22,9 +22,9 @@ static void bad_schemas(void)
 	BAD_FIELD(stored, FAR_I8, FAR_INVALID, "stored is");
 	BAD_FIELD(rule.kind, (enum far_ps_rule_kind)9, FAR_INVALID, "no rule has the number 9");
 	BAD_FIELD(rule.rate, 0, FAR_INVALID, "rate");
-	BAD_FIELD(init.kind, (enum far_ps_init_kind)9, FAR_INVALID, "");
-	BAD_FIELD(full, (enum far_ps_full)9, FAR_INVALID, "method 9");
-	BAD_FIELD(admit, 256, FAR_INVALID, "256");
+	BAD_FIELD(init.kind, (enum far_ps_init_kind)9, FAR_INVALID, "init.kind is 9");
+	BAD_FIELD(full, (enum far_ps_full)9, FAR_INVALID, "full is 9");
+	BAD_FIELD(admit, 256, FAR_INVALID, "admit is 256");
 	BAD_FIELD(workers, FAR_PS_WORKERS_MAX + 1, FAR_INVALID, "workers is 4097");
 	BAD_FIELD(staleness, 1, FAR_INVALID, "staleness 1");
 	BAD_FIELD(replicas, 2, FAR_UNSUPPORTED, "replicas is 2");

@@ -76,12 +76,13 @@ static unsigned partition;
 	X(far_ps_hot(NULL, 0, hot_keys, &count, &err), FAR_INVALID, "table")                                           \
 	X(far_ps_hot(t, 0, NULL, &count, &err), FAR_INVALID, "NULL")                                                   \
 	X(far_ps_hot(t, 0, hot_keys, NULL, &err), FAR_INVALID, "NULL")                                                 \
-	X(far_ps_hot(gone, 0, hot_keys, &count, &err), FAR_GONE, "no such table")                                      \
+	X(far_ps_hot(gone, 0, hot_keys, &count, &err), FAR_GONE, "table \"gone\": service \"ads\"")                    \
 	X(far_ps_scan(NULL, &partition, 0, &scanned, &err), FAR_INVALID, "table")                                      \
 	X(far_ps_scan(t, NULL, 0, &scanned, &err), FAR_INVALID, "NULL")                                                \
 	X(far_ps_scan(t, &partition, 0, NULL, &err), FAR_INVALID, "NULL")                                              \
 	X(far_ps_scan(t, (partition = FAR_PS_PARTITIONS, &partition), 0, &scanned, &err), FAR_INVALID, "4096")         \
-	X(far_ps_scan(gone, (partition = 0, &partition), 0, &scanned, &err), FAR_GONE, "no such table")                \
+	X(far_ps_scan(gone, (partition = 0, &partition), 0, &scanned, &err), FAR_GONE,                                 \
+	  "table \"gone\": service \"ads\"")                                                                           \
 	X(far_ps_pull(NULL, keys, 1, NULL, rows, status, &f, &err), FAR_INVALID, "the table is NULL")                  \
 	X(far_ps_pull(t, NULL, 1, NULL, rows, status, &f, &err), FAR_INVALID, "keys is NULL, and n is 1")              \
 	X(far_ps_pull(t, keys, 1, NULL, NULL, status, &f, &err), FAR_INVALID, "rows is NULL")                          \
@@ -145,7 +146,7 @@ static unsigned partition;
 	X(far_ps_call(t, "f", keys, 1, CALL(.arg_len = 1), NULL, status, &f, &err), FAR_INVALID,                       \
 	  "function \"f\": arg is NULL")                                                                               \
 	X(far_ps_call(t, "f", keys, 1, CALL(.arg = rows, .arg_len = 16385), NULL, status, &f, &err), FAR_INVALID,      \
-	  "16385 bytes")                                                                                               \
+	  "function \"f\": arg has 16385 bytes")                                                                       \
 	X(far_ps_call(t, "f", keys, 1, CALL(.width = 4097), numbers, status, &f, &err), FAR_INVALID, "width is 4097")  \
 	X(far_ps_call(t, "f", keys, 1, CALL(.width = 1), NULL, status, &f, &err), FAR_INVALID, "values is NULL")       \
 	X(far_ps_call(t, "f", keys, 1, CALL(.reduce = (enum far_ps_reduce)4), NULL, status, &f, &err), FAR_INVALID,    \
@@ -258,6 +259,18 @@ static void timeouts(void)
 	}
 }
 
+/* The error is of this call, not of one before. */
+static void opened_late(void)
+{
+	struct far_ps_open_opts none = {.timeout_ns = 20 * FAR_MS, .message = 5}, late = {.timeout_ns = 1};
+	struct far_ps *other;
+	for (int i = 0; i < 5; i++) {
+		BAD(far_ps_open(agent, "ads", &none, &other, &err), FAR_TIMEOUT, "by message 5");
+		BAD(far_ps_open(agent, "ads", &late, &other, &err), FAR_TIMEOUT, "\"ads\"");
+		CHECK(!strstr(err.text, "message 5"));
+	}
+}
+
 void bad_input(void)
 {
 	struct far_ps_schema schema = schema_of(FAR_PS_SGD);
@@ -289,6 +302,7 @@ void bad_input(void)
 	}
 	CHECK(stats_of(t).rows == 0 && stats_of(t).keys_pushed == 0);
 	timeouts();
+	opened_late();
 	far_ps_table_free(t);
 	far_ps_table_free(gone);
 	far_ps_table_free(clocked);

@@ -128,7 +128,10 @@ static void serve(void)
 	CHECK_STATUS(far_ps_serve(agent, "rows", &opts, &server, &err), FAR_INVALID, &err);
 	opts.tenants_n = FAR_PS_TENANTS_MAX + 1;
 	CHECK_STATUS(far_ps_serve(agent, "rows", &opts, &server, &err), FAR_INVALID, &err);
-	CHECK_TEXT(&err, "65 tenants");
+	CHECK_TEXT(&err, "tenants_n is 65; at most 64");
+	opts = (struct far_ps_serve_opts){.tenants_n = 1};
+	CHECK_STATUS(far_ps_serve(agent, "rows", &opts, &server, &err), FAR_INVALID, &err);
+	CHECK_TEXT(&err, "tenants_n is 1, and tenants is NULL");
 	opts = (struct far_ps_serve_opts){.tenants = tenants, .tenants_n = sizeof tenants / sizeof *tenants};
 	CHECK_STATUS(far_ps_serve(agent, "rows", &opts, &server, &err), FAR_OK, &err);
 	while (!atomic_load(done))

@@ -143,14 +143,18 @@ ok "dynamic: a signal ends a server that waits for another" $?
 bounded sh -c '
 	export WORLD_SIZE=dynamic
 	set -- --init-method "file://$dir/store" --servers 2
-	RANK=0 "$farcall" pserver "$@" --memory 1G >"$dir/server0" 2>&1 & first=$!
 	RANK=1 "$farcall" pserver "$@" --memory 1G >"$dir/server1" 2>&1 & second=$!
-	until grep -q serves "$dir/server0" && grep -q serves "$dir/server1"; do sleep 0.05; done
+	until cat /proc/$second/task/*/comm 2>/dev/null | grep -q far-members; do sleep 0.05; done
+	RANK=0 "$farcall" pserver "$@" --memory 1G >"$dir/server0" 2>&1 & first=$!
+	until grep -q serves "$dir/server0" && grep -q serves "$dir/server1"; do
+		[ -e /proc/$first ] && [ -e /proc/$second ] || exit 4
+		sleep 0.05
+	done
 	kill -KILL $first; wait $first
 	RANK=0 "$farcall" pserver "$@" --memory 2G; [ $? -eq 1 ] || exit 5
 	kill $second; wait $second'
 [ $rc -eq 0 ] && says "worker0: --memory is '2147483648', and '1073741824' at worker1"
-ok "dynamic: a server 0 that comes back with other options ends" $?
+ok "dynamic, file://: servers begin in any order; a server 0 that comes back with other options ends" $?
 bounded env WORLD_SIZE=dynamic RANK=0 "$farcall" train --service default
 [ $rc -eq 2 ] && says "WORLD_SIZE is 'dynamic'"
 ok "dynamic: training is refused" $?

@@ -62,8 +62,9 @@ Test(pst_table, bad_schemas_are_refused_with_the_field)
 	REFUSED(s.dim = PST_DIM_MAX + 1, "65537");
 	REFUSED(s.stored = PST_INT8, "type 3");
 	REFUSED(s.kind = 9, "kind 9");
-	REFUSED(s.full = 9, "method 9");
-	REFUSED(s.admit = 256, "256");
+	REFUSED(s.full = 9, "full is 9");
+	REFUSED(s.admit = 256, "admit is 256");
+	REFUSED(s.candidates = UINT64_MAX, "admit_candidates 18446744073709551615");
 	REFUSED(s.rows_max = UINT64_C(1) << 33, "rows_max");
 	REFUSED(s.dense_rows = 5, "dense_rows");
 	REFUSED(s.rule.kind = PST_RULE_LAMB; s.rule.decay = -1, "decay");
@@ -75,9 +76,18 @@ Test(pst_table, bad_schemas_are_refused_with_the_field)
 	REFUSED(s.rule.kind = PST_RULE_USER, "function");
 	REFUSED(s.rule.kind = PST_RULE_ADAM; s.rule.beta2 = 1, "beta2");
 	REFUSED(s.rule.kind = PST_RULE_MOMENTUM; s.rule.beta1 = -0.1f, "beta1");
-	REFUSED(s.init.a = NAN, "initial");
+	REFUSED(s.init.a = NAN, "init.a is nan");
+	REFUSED(s.init.kind = 3, "init.kind is 3");
+	REFUSED(s.init = ((struct pst_init){PST_INIT_NORMAL, 0, -1, 0}), "init.b is -1");
+	REFUSED(s.init = ((struct pst_init){PST_INIT_UNIFORM, 1, 0, 0}), "from a, 1, to b, 0");
+	/* Values that are infinite as they are stored. */
+	REFUSED(s.init = ((struct pst_init){PST_INIT_NORMAL, 0, 1e38f, 0}), "up to 6.4e+38");
+	REFUSED(s.stored = PST_F16;
+		s.init = ((struct pst_init){PST_INIT_CONSTANT, -65505, 0, 0}), "up to 65505 are beyond");
+	REFUSED(s.stored = PST_F16; s.init = ((struct pst_init){PST_INIT_UNIFORM, -1e6f, 1, 0}), "up to 1e+06");
+	REFUSED(s.stored = PST_BF16; s.init = ((struct pst_init){PST_INIT_CONSTANT, -3.4e38f, 0, 0}), "up to 3.4e+38");
 	REFUSED(s.value_max = 5, "value_max");
-	REFUSED(s.ttl_ms = UINT64_MAX, "TTL");
+	REFUSED(s.ttl_ms = UINT64_MAX, "ttl_ms is 18446744073709551615");
 	REFUSED(s.kind = PST_DENSE, "dense_rows");
 	REFUSED(s.kind = PST_DENSE; s.dense_rows = 5; s.ttl_ms = 1, "TTL");
 	REFUSED(s.kind = PST_VALUES, "value_max");
