@@ -148,9 +148,8 @@ static int check_drivers(const struct perf_opts *o, const char *option, const ch
 			name++;
 		if (*name)
 			continue;
-		const char *near = options_suggest(spec.entries[i].name, nic_names);
-		fprintf(stderr, "%s: %s: there is no NIC driver \"%s\"; %s%s%s`farcall info` lists them\n", o->what,
-			option, spec.entries[i].name, near ? "did you mean " : "", near ? near : "", near ? "? " : "");
+		fprintf(stderr, "%s: %s: there is no NIC driver \"%s\"; `farcall info` lists them\n", o->what, option,
+			spec.entries[i].name);
 		return 1;
 	}
 	return 0;
