@@ -302,6 +302,30 @@ static void requests(void)
 }
 
 /* Methods by the general code: what fills a line alone has no room for the object's name. */
+static void on_message(struct far_req *req, const void *bytes, size_t len, void *user)
+{
+	ran++;
+	far_reply(req, bytes, len);
+}
+
+static void on_answer(enum far_status status, const void *bytes, size_t len, const struct far_err *e, void *user)
+{
+	*(int *)user = status;
+}
+
+/* Messages without time left, which are answered without their handler, and others. */
+static void messages(void)
+{
+	for (int late = 0; late < 2; late++) {
+		int before = ran, status = -1;
+		CHECK_STATUS(far_msg_send(ends[0].agent, to, 3, data, 8, NULL, on_answer, &status, &err), FAR_OK, &err);
+		changed((struct change){.late = late});
+		for (int i = 0; i < 100 && status < 0; i++)
+			polls();
+		CHECK(status == (late ? FAR_TIMEOUT : FAR_OK) && ran == before + !late);
+	}
+}
+
 static void methods(void)
 {
 	for (int i = 0; i < 3; i++) {
@@ -533,6 +557,7 @@ static void name_other(void)
 
 int main(void)
 {
+	const struct far_msg_handler message = {.id = 3, .kind = FAR_KIND_INLINE, .fn = on_message};
 	name_other();
 	alarm(HANG_GUARD_S);
 	together_listen();
@@ -542,7 +567,9 @@ int main(void)
 					    .opts = {.functions = functions,
 						     .functions_n = sizeof functions / sizeof *functions,
 						     .classes = classes,
-						     .classes_n = 2}};
+						     .classes_n = 2,
+						     .messages = &message,
+						     .messages_n = 1}};
 	struct far_class fewer[] = {classes[0], classes[1]};
 	fewer[0].constructors_n = 3;
 	ends[1].opts.classes = fewer;
@@ -564,6 +591,7 @@ int main(void)
 	fan_outs();
 	fan_out_mixed();
 	fan_outs_apart();
+	messages();
 	far_rref_free(cell);
 	far_rref_free(other);
 	for (int i = 0; i < 100; i++)
