@@ -554,7 +554,7 @@ static void name_other(void)
 
 int main(void)
 {
-	const struct far_msg_handler message = {.id = 3, .fn = on_message};
+	const struct far_msg_handler message = {.id = 3, .kind = FAR_KIND_INLINE, .fn = on_message};
 	name_other();
 	alarm(HANG_GUARD_S);
 	together_listen();
