@@ -3,10 +3,12 @@
 #include "checks.h"
 
 #include "address.h"
+#include "agent/nic_spec.h"
 #include "apps/cli/options.h"
 #include "control/key.h"
 #include "memif.h"
 #include "netns.h"
+#include "nic/nic.h"
 #include "plot.h"
 #include <string.h>
 
@@ -129,6 +131,30 @@ static int check_output(const struct perf_opts *o, enum taker taker)
 	return wrong ? options_wrong(o->what, "%s", wrong) : 0;
 }
 
+/* Drivers that do not exist are refused here, once: each process of a measurement would report them. */
+static int check_drivers(const struct perf_opts *o, const char *option, const char *text)
+{
+	struct nic_spec spec;
+	struct far_err err;
+	if (!text)
+		return 0;
+	if (nic_spec_parse(text, &spec, &err) != FAR_OK) {
+		fprintf(stderr, "%s: %s: %s\n", o->what, option, err.text);
+		return 1;
+	}
+	for (unsigned i = 0; i < spec.n; i++) {
+		const char *const *name = nic_names;
+		while (*name && strcmp(*name, spec.entries[i].name) != 0)
+			name++;
+		if (*name)
+			continue;
+		fprintf(stderr, "%s: %s: there is no NIC driver \"%s\"; `farcall info` lists them\n", o->what, option,
+			spec.entries[i].name);
+		return 1;
+	}
+	return 0;
+}
+
 int perf_check(struct perf_opts *o, enum taker taker)
 {
 	int wrong = taker & SPAWNING ? memif_expand(o) : 0;
@@ -136,6 +162,8 @@ int perf_check(struct perf_opts *o, enum taker taker)
 		wrong = check(o, taker);
 	if (!wrong)
 		wrong = check_key(o);
+	if (!wrong)
+		wrong = check_drivers(o, "--nic", o->nic) || check_drivers(o, "--server-nic", o->server_nic);
 	if (!wrong && taker & SPAWNING)
 		wrong = netns_check(o, o->netns) || netns_check(o, o->server_netns);
 	return wrong ? wrong : check_output(o, taker);

@@ -258,7 +258,8 @@ static int run_table(struct perf_opts *o, const struct measurement *m)
 static int measure(const struct measurement *m, int argc, char **argv)
 {
 	char name[64];
-	snprintf(name, sizeof name, "farcall perf %s", m->name);
+	/* A worker of `start` reports as that. */
+	snprintf(name, sizeof name, "farcall perf %s", m->taker == STARTING ? "start" : m->name);
 	char seconds[48];
 	snprintf(seconds, sizeof seconds, "how long to measure (%gs)", (double)m->milliseconds / 1e3);
 	struct perf_opts o = {.what = name,

@@ -788,6 +788,14 @@ struct call_options {
 		o.via = via < 0 ? 0 : FAR_VIA(via);
 		return o;
 	}
+	/** get() in `out`; nullptr if all but the shard are the defaults: small calls are faster then. */
+	const far_call_opts *get(far_call_opts &out) const
+	{
+		if (timeout == default_timeout && !retry && via < 0)
+			return nullptr;
+		out = get();
+		return &out;
+	}
 };
 
 // ---- futures ----
@@ -1076,52 +1084,92 @@ template <typename T = value> class rref
 	/** A method of the object. far_rref_rpc_sync(), far_rref_rpc_async(), far_rref_remote(). */
 	template <typename R = value, typename... A> R call(const char *method, const A &...a) const
 	{
-		detail::arguments<A...> args(a...);
-		value v;
-		far_err err{};
-		detail::check(far_rref_rpc_sync(r_, method, args.data(), args.size(), nullptr, v.put(), &err), err);
-		return detail::result_of<R>(std::move(v));
+		return call_with<R>(call_options{}, method, a...);
 	}
 	template <typename R = value, typename... A> future<R> async(const char *method, const A &...a) const
 	{
-		detail::arguments<A...> args(a...);
-		far_future *f = nullptr;
-		far_err err{};
-		detail::check(far_rref_rpc_async(r_, method, args.data(), args.size(), nullptr, &f, &err), err);
-		return future<R>(f);
+		return async_with<R>(call_options{}, method, a...);
 	}
 	template <typename R = value, typename... A> rref<R> remote(const char *method, const A &...a) const
 	{
+		return remote_with<R>(call_options{}, method, a...);
+	}
+	/** The same with options; the shard is the value's. */
+	template <typename R = value, typename... A>
+	R call_with(const call_options &o, const char *method, const A &...a) const
+	{
 		detail::arguments<A...> args(a...);
+		far_call_opts given;
+		value v;
+		far_err err{};
+		detail::check(far_rref_rpc_sync(r_, method, args.data(), args.size(), o.get(given), v.put(), &err),
+			      err);
+		return detail::result_of<R>(std::move(v));
+	}
+	template <typename R = value, typename... A>
+	future<R> async_with(const call_options &o, const char *method, const A &...a) const
+	{
+		detail::arguments<A...> args(a...);
+		far_call_opts given;
+		far_future *f = nullptr;
+		far_err err{};
+		detail::check(far_rref_rpc_async(r_, method, args.data(), args.size(), o.get(given), &f, &err), err);
+		return future<R>(f);
+	}
+	template <typename R = value, typename... A>
+	rref<R> remote_with(const call_options &o, const char *method, const A &...a) const
+	{
+		detail::arguments<A...> args(a...);
+		far_call_opts given;
 		far_rref *out = nullptr;
 		far_err err{};
-		detail::check(far_rref_remote(r_, method, args.data(), args.size(), nullptr, &out, &err), err);
+		detail::check(far_rref_remote(r_, method, args.data(), args.size(), o.get(given), &out, &err), err);
 		return rref<R>(out);
 	}
 
 	/** A function of the owner, with the value as its first argument. far_rref_call() and its relatives. */
 	template <typename R = value, typename... A> R apply(const char *function, const A &...a) const
 	{
-		detail::arguments<A...> args(a...);
-		value v;
-		far_err err{};
-		detail::check(far_rref_call(r_, function, args.data(), args.size(), nullptr, v.put(), &err), err);
-		return detail::result_of<R>(std::move(v));
+		return apply_with<R>(call_options{}, function, a...);
 	}
 	template <typename R = value, typename... A> future<R> apply_async(const char *function, const A &...a) const
 	{
-		detail::arguments<A...> args(a...);
-		far_future *f = nullptr;
-		far_err err{};
-		detail::check(far_rref_call_async(r_, function, args.data(), args.size(), nullptr, &f, &err), err);
-		return future<R>(f);
+		return apply_async_with<R>(call_options{}, function, a...);
 	}
 	template <typename R = value, typename... A> rref<R> apply_remote(const char *function, const A &...a) const
 	{
+		return apply_remote_with<R>(call_options{}, function, a...);
+	}
+	/** The same with options; the shard is the value's. */
+	template <typename R = value, typename... A>
+	R apply_with(const call_options &o, const char *function, const A &...a) const
+	{
 		detail::arguments<A...> args(a...);
+		far_call_opts given;
+		value v;
+		far_err err{};
+		detail::check(far_rref_call(r_, function, args.data(), args.size(), o.get(given), v.put(), &err), err);
+		return detail::result_of<R>(std::move(v));
+	}
+	template <typename R = value, typename... A>
+	future<R> apply_async_with(const call_options &o, const char *function, const A &...a) const
+	{
+		detail::arguments<A...> args(a...);
+		far_call_opts given;
+		far_future *f = nullptr;
+		far_err err{};
+		detail::check(far_rref_call_async(r_, function, args.data(), args.size(), o.get(given), &f, &err), err);
+		return future<R>(f);
+	}
+	template <typename R = value, typename... A>
+	rref<R> apply_remote_with(const call_options &o, const char *function, const A &...a) const
+	{
+		detail::arguments<A...> args(a...);
+		far_call_opts given;
 		far_rref *out = nullptr;
 		far_err err{};
-		detail::check(far_rref_call_remote(r_, function, args.data(), args.size(), nullptr, &out, &err), err);
+		detail::check(far_rref_call_remote(r_, function, args.data(), args.size(), o.get(given), &out, &err),
+			      err);
 		return rref<R>(out);
 	}
 
@@ -1720,13 +1768,14 @@ class agent
 	R call_with(const call_options &o, const std::string &to, const std::string &function, const A &...a) const
 	{
 		detail::arguments<A...> args(a...);
-		far_call_opts opts = o.get();
+		far_call_opts given;
+		const far_call_opts *opts = o.get(given);
 		value v;
 		far_err err{};
 		detail::check(o.shard < 0 ? far_rpc_sync(a_, to.c_str(), function.c_str(), args.data(), args.size(),
-							 &opts, v.put(), &err)
+							 opts, v.put(), &err)
 					  : far_rpc_sync_to(a_, place(to, o.shard), function.c_str(), args.data(),
-							    args.size(), &opts, v.put(), &err),
+							    args.size(), opts, v.put(), &err),
 			      err);
 		return detail::result_of<R>(std::move(v));
 	}
@@ -1735,13 +1784,14 @@ class agent
 			     const A &...a) const
 	{
 		detail::arguments<A...> args(a...);
-		far_call_opts opts = o.get();
+		far_call_opts given;
+		const far_call_opts *opts = o.get(given);
 		far_future *f = nullptr;
 		far_err err{};
 		detail::check(o.shard < 0 ? far_rpc_async(a_, to.c_str(), function.c_str(), args.data(), args.size(),
-							  &opts, &f, &err)
+							  opts, &f, &err)
 					  : far_rpc_async_to(a_, place(to, o.shard), function.c_str(), args.data(),
-							     args.size(), &opts, &f, &err),
+							     args.size(), opts, &f, &err),
 			      err);
 		return future<R>(f);
 	}
@@ -1763,7 +1813,7 @@ class agent
 		using last = detail::last_call<F>;
 		std::unique_ptr<F, last> owned(new F(std::move(release)));
 		detail::arguments<A...> args(a...);
-		far_call_opts opts = o.get();
+		far_call_opts given;
 		far_zero_copy_call call{};
 		call.to = place(to, o.shard);
 		call.function = function.c_str();
@@ -1771,7 +1821,7 @@ class agent
 		call.args_n = args.size();
 		call.release = last::run;
 		call.release_user = owned.release();
-		call.opts = &opts;
+		call.opts = o.get(given);
 		far_future *f = nullptr;
 		far_err err{};
 		detail::check(far_rpc_async_zero_copy(a_, &call, &f, &err), err);

@@ -183,6 +183,31 @@ void values(const farcall::agent &a)
 	CHECK(three.apply<int>("t::triple") == 9);
 	CHECK(three.apply_async<int>("t::triple").get() == 9);
 	CHECK(three.apply_remote<int>("t::triple").to_here() == 9);
+	farcall::call_options late, nowhere;
+	late.timeout = std::chrono::seconds(60);
+	nowhere.via = 15;
+	CHECK(three.apply_with<int>(late, "t::triple") == 9);
+	CHECK(three.apply_async_with<int>(late, "t::triple").get() == 9);
+	CHECK(three.apply_remote_with<int>(late, "t::triple").to_here() == 9);
+	thrown(FAR_INVALID, [&] { three.apply_with<int>(nowhere, "t::triple"); });
+	thrown(FAR_INVALID, [&] { three.apply_async_with<int>(nowhere, "t::triple").get(); });
+	thrown(FAR_INVALID, [&] { three.apply_remote_with<int>(nowhere, "t::triple").to_here(); });
+	farcall::rref<counter> object = a.remote<counter>("worker1", "t::Counter", 1);
+	CHECK(object.call_with<int>(late, "add", 2) == 3);
+	CHECK(object.async_with<int>(late, "add", 2).get() == 5);
+	CHECK(object.remote_with<int>(late, "add", 2).to_here() == 7);
+	thrown(FAR_INVALID, [&] { object.call_with<int>(nowhere, "add", 2); });
+	thrown(FAR_INVALID, [&] { object.async_with<int>(nowhere, "add", 2).get(); });
+	thrown(FAR_INVALID, [&] { object.remote_with<int>(nowhere, "add", 2).to_here(); });
+	far_call_opts opts;
+	farcall::call_options plain, retried, by_shard;
+	retried.retry = true;
+	by_shard.via = 0;
+	plain.shard = 0; /* names the target, which is no option of the call */
+	CHECK(plain.get(opts) == nullptr);
+	CHECK(late.get(opts) == &opts && opts.timeout_ns == 60 * FAR_SEC && !opts.retry && opts.via == 0);
+	CHECK(retried.get(opts) == &opts && opts.retry && opts.timeout_ns == 0);
+	CHECK(by_shard.get(opts) == &opts && opts.via == FAR_VIA(0));
 	CHECK(a.deserialize<int>(three.serialize()).to_here() == 3);
 	CHECK(a.fd() == -1 && a.poll() == 0);
 	CHECK(a.async<int>("worker1", "t::triple", 2)

@@ -275,13 +275,12 @@ static void requests(void)
 	};
 	for (size_t i = 0; i < sizeof of_method / sizeof *of_method; i++) {
 		struct far_future *f = method(cell, "add", 2);
-		int before = ran;
+		int before = ran, status = of_method[i].status;
 		changed(of_method[i].change);
 		int64_t got = result(f);
-		if (got != (of_method[i].status ? -of_method[i].status : before + 1))
+		if (got != (status ? -status : before + 1))
 			fprintf(stderr, "method, change %zu: %d, %s\n", i, (int)got, got < 0 ? err.text : "");
-		CHECK(got == (of_method[i].status ? -of_method[i].status : before + 1));
-		CHECK(ran == before + !of_method[i].status);
+		CHECK(got == (status ? -status : before + 1) && ran == before + !status);
 	}
 	/* Without a name: what its count says lies elsewhere. */
 	struct far_future *f = method(cell, "add", 2);
@@ -291,17 +290,39 @@ static void requests(void)
 	CHECK(result(f) == -FAR_PROTOCOL);
 	for (size_t i = 0; i < sizeof of_function / sizeof *of_function; i++) {
 		f = function("t::plain");
-		int before = ran;
+		int before = ran, status = of_function[i].status;
 		changed(of_function[i].change);
 		int64_t got = result(f);
-		if (got != (of_function[i].status ? -of_function[i].status : before + 1))
+		if (got != (status ? -status : before + 1))
 			fprintf(stderr, "function, change %zu: %d, %s\n", i, (int)got, got < 0 ? err.text : "");
-		CHECK(got == (of_function[i].status ? -of_function[i].status : before + 1));
-		CHECK(ran == before + !of_function[i].status);
+		CHECK(got == (status ? -status : before + 1) && ran == before + !status);
 	}
 }
 
 /* Methods by the general code: what fills a line alone has no room for the object's name. */
+static void on_message(struct far_req *req, const void *bytes, size_t len, void *user)
+{
+	ran++;
+	far_reply(req, bytes, len);
+}
+
+static void on_answer(enum far_status status, const void *bytes, size_t len, const struct far_err *e, void *user)
+{
+	*(int *)user = status;
+}
+
+static void messages_with_and_without_time(void)
+{
+	for (int late = 0; late < 2; late++) {
+		int before = ran, status = -1;
+		CHECK_STATUS(far_msg_send(ends[0].agent, to, 3, data, 8, NULL, on_answer, &status, &err), FAR_OK, &err);
+		changed((struct change){.late = late});
+		while (status < 0)
+			polls();
+		CHECK(status == (late ? FAR_TIMEOUT : FAR_OK) && ran == before + !late);
+	}
+}
+
 static void methods(void)
 {
 	for (int i = 0; i < 3; i++) {
@@ -533,6 +554,7 @@ static void name_other(void)
 
 int main(void)
 {
+	const struct far_msg_handler message = {.id = 3, .kind = FAR_KIND_INLINE, .fn = on_message};
 	name_other();
 	alarm(HANG_GUARD_S);
 	together_listen();
@@ -542,7 +564,9 @@ int main(void)
 					    .opts = {.functions = functions,
 						     .functions_n = sizeof functions / sizeof *functions,
 						     .classes = classes,
-						     .classes_n = 2}};
+						     .classes_n = 2,
+						     .messages = &message,
+						     .messages_n = 1}};
 	struct far_class fewer[] = {classes[0], classes[1]};
 	fewer[0].constructors_n = 3;
 	ends[1].opts.classes = fewer;
@@ -564,6 +588,7 @@ int main(void)
 	fan_outs();
 	fan_out_mixed();
 	fan_outs_apart();
+	messages_with_and_without_time();
 	far_rref_free(cell);
 	far_rref_free(other);
 	for (int i = 0; i < 100; i++)

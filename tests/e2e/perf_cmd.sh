@@ -143,8 +143,8 @@ for nic in auto udp; do
 		has err '^workers  *start ms'
 	ok "start --json, nic $nic: both groups, each way, and what a worker holds" $?
 done
-bounded "$farcall" perf start --workers 3 --rounds 1 --nic sloth
-[ $rc -eq 1 ] && says sloth && gone 'perf [s]tarting'
+bounded "$farcall" perf start --workers 3 --rounds 1 --nic udp:sloth=1
+[ $rc -eq 1 ] && says sloth && has err '^farcall perf start: ' && gone 'perf [s]tarting'
 ok "start: a worker fails, and none is left" $?
 
 # A cut is measured only with the right to make namespaces.
@@ -158,7 +158,7 @@ bounded "$farcall" perf group --rounds 1 --seconds 0.1 --json
 		all(r["median_ns"] >= j["lease_ns"] for r in j["results"] if r["figure"] == "stop" and r["time"] == "member") and
 		any(r["figure"] == "cut" for r in j["results"]) == '$cuts
 ok "group --json: every figure, and a lease is waited for" $?
-bounded "$farcall" perf group --rounds 1 --nic sloth
+bounded "$farcall" perf group --rounds 1 --nic udp:sloth=1
 [ $rc -eq 1 ] && says sloth
 ok "group: a worker fails" $?
 
@@ -167,9 +167,20 @@ bounded "$farcall" perf share --seconds 0.3 --pairs 3 --inflight 8 --json
 	json 'j["pairs"] == 3 and j["inflight"] == 8 and positive(j, "one_calls_per_s", "all_calls_per_s", "one_cpu_ns",
 		"all_cpu_ns", "ratio_median", "cpu_ratio_median", "rounds")'
 ok "share --json: one pair and all, calls and CPU time" $?
-bounded "$farcall" perf share --seconds 0.3 --nic sloth
+bounded "$farcall" perf share --seconds 0.3 --nic udp:sloth=1
 [ $rc -eq 1 ] && says sloth && says 'pair 1 of 2'
 ok "share: a worker fails" $?
+
+# A driver that does not exist is refused once, before any process starts.
+for measurement in latency rate bandwidth fanout rref ps trace idle wake memory start group share floor; do
+	bounded "$farcall" perf $measurement --nic shm,slot
+	[ $rc -eq 1 ] && [ ! -s "$dir/out" ] && [ "$(wc -l <"$dir/err")" -eq 1 ] &&
+		has err "^farcall perf $measurement: --nic: there is no NIC driver \"slot\"; .farcall info. lists them"
+	ok "$measurement --nic: a driver that does not exist" $?
+done
+bounded "$farcall" perf latency --nic udp --server-nic 'udp;;'
+[ $rc -eq 1 ] && [ "$(wc -l <"$dir/err")" -eq 1 ] && says '--server-nic: nic: entry'
+ok "latency --server-nic: no list of drivers" $?
 
 # The helper's end is the end of its parent, however that comes.
 cp "$farcall" "$dir/farcall-killed"

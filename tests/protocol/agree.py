@@ -3,9 +3,9 @@
 """Do the engine (`farcall decode`), the tables of engine/PROTOCOL.md (decode.py) and the Wireshark dissector say the same of
 the same packets, line by line; and is a table that says something else noticed.
 
-usage: agree.py FARCALL PROTOCOL_TRACE PROTOCOL_FRAMES SOURCE_DIR [programs]
+usage: agree.py FARCALL PROTOCOL_TRACE PROTOCOL_TRACE_GENERAL PROTOCOL_FRAMES SOURCE_DIR [programs]
 
-programs: only what these three programs do, for the builds with sanitizers. The tables are Python's and Wireshark's.
+programs: only what these four programs do, for the builds with sanitizers. The tables are Python's and Wireshark's.
 """
 import atexit
 import os
@@ -20,8 +20,8 @@ import decode  # noqa: E402
 import lua_tables  # noqa: E402
 import tables  # noqa: E402
 
-FARCALL, TRACE, FRAMES, SOURCE = sys.argv[1:5]
-PROGRAMS_ONLY = sys.argv[5:] == ["programs"]
+FARCALL, TRACE, TRACE_GENERAL, FRAMES, SOURCE = sys.argv[1:6]
+PROGRAMS_ONLY = sys.argv[6:] == ["programs"]
 PROTOCOL = os.path.join(SOURCE, "engine", "PROTOCOL.md")
 DISSECTOR = os.path.join(SOURCE, "apps", "wireshark", "farcall.lua")
 RECORDED = os.path.join(SOURCE, "tests", "protocol", "recorded.pcap")
@@ -458,14 +458,21 @@ def cut_frame(good):
     return good[24:32] + size.to_bytes(4, "little") + good[36:40 + size]
 
 
+def same(a, b):
+    with open(a, "rb") as one, open(b, "rb") as other:
+        return one.read() == other.read()
+
+
 def main():
-    fresh, again, damaged = (os.path.join(work, n) for n in ("fresh.pcap", "again.pcap", "damaged.pcap"))
-    for path, more in ((fresh, ()), (again, ()), (damaged, ("damaged",))):
-        done = run(TRACE, path, *more)
+    fresh, again, general, damaged, damaged_general = (
+        os.path.join(work, f"{n}.pcap") for n in ("fresh", "again", "general", "damaged", "damaged-general"))
+    for trace, path, more in ((TRACE, fresh, ()), (TRACE, again, ()), (TRACE_GENERAL, general, ()),
+                              (TRACE, damaged, ("damaged",)), (TRACE_GENERAL, damaged_general, ("damaged",))):
+        done = run(trace, path, *more)
         if done.returncode:
-            sys.exit(f"{TRACE}: {done.stderr.decode()}")
-    with open(fresh, "rb") as a, open(again, "rb") as b:
-        check("the trace is the same each time", a.read() == b.read())
+            sys.exit(f"{trace}: {done.stderr.decode()}")
+    check("the trace is the same each time", same(fresh, again))
+    check("the trace is the same without the fast path", same(fresh, general) and same(damaged, damaged_general))
     with open(DISSECTOR, encoding="utf-8") as file:
         check("the dissector's tables are those of engine/PROTOCOL.md: tests/protocol/lua_tables.py -i puts them there",
               file.read() == lua_tables.renewed(PROTOCOL, DISSECTOR))

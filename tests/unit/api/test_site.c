@@ -108,3 +108,19 @@ Test(api_site, names_at_the_end_of_a_page)
 	}
 	munmap(two, 2 * page);
 }
+
+/* The site of a function and of its arguments is none of a method of the same text, nor of other arguments. */
+Test(api_site, another_class_and_other_arguments)
+{
+	static const char name[] = "t::f";
+	struct shard *s = agents[0]->shards[0];
+	struct call_site *site = site_of(agents[0], s, name, 0);
+	uint8_t line[FAR_LINE_PAYLOAD];
+	float data = 1;
+	const struct far_val v = {.type = FAR_TYPE_TENSOR,
+				  .u.t = {.data = &data, .dtype = FAR_F32, .ndim = 1, .shape = {1}}};
+	cr_assert_not_null(site);
+	cr_assert_null(site_learn(agents[0], site, name, 77), "no such class");
+	cr_assert_not(site_put_other(site, &v, 1, line), "t::f takes an int: the general code refuses it");
+	cr_assert_eq(site->form.n, 0);
+}
