@@ -262,12 +262,30 @@ struct step {
 	uint64_t end;
 };
 
-static void look(struct pst_index *x, uint64_t from, uint64_t last, uint32_t want, struct step *s)
+/* Rows, state and stamps of a step come from memory at the same time. */
+static void prefetch_rows(const struct pst_table *t, const struct step *s)
+{
+	for (uint32_t i = 0; i < s->n; i++) {
+		uint32_t id = s->entry[i].row;
+		if (t->schema.kind == PST_VALUES) {
+			pst_prefetch(pst_values_at(&t->values, id), PST_PREFETCH_BYTES, false);
+			continue;
+		}
+		pst_prefetch(pst_slabs_at(&t->rows, id), t->row_bytes, false);
+		if (t->state_floats)
+			pst_prefetch(pst_slabs_at(&t->state, id), t->state_floats * sizeof(float), false);
+		if (t->ttl_ticks)
+			__builtin_prefetch(pst_written(t, id));
+	}
+}
+
+static void look(struct pst_table *t, uint64_t from, uint64_t last, uint32_t want, struct step *s)
 {
 	bool done;
 	s->i = 0;
-	s->n = pst_index_scan(x, &from, last, s->entry, want, &done);
+	s->n = pst_index_scan(&t->index, &from, last, s->entry, want, &done);
 	s->end = done ? last : from - 1;
+	prefetch_rows(t, s);
 }
 
 /* Adds a changed key to those of its part, which begin at `first`: in the order of hashes, at most `want` in all. */
@@ -344,7 +362,7 @@ uint32_t pst_slice(struct pst_table *t, struct pst_cut *cut, struct pst_cursor *
 		cut->from = c->from;
 	for (uint32_t looked = 0; looked < n && out < n && !c->done; looked += STEP_KEYS) {
 		uint32_t want = n - out < STEP_KEYS ? n - out : STEP_KEYS;
-		look(&t->index, c->from, c->last, want, &now);
+		look(t, c->from, c->last, want, &now);
 		before = (struct step){.end = now.end};
 		if (cut)
 			look_changed(cut, c->from, now.end, want, &before);

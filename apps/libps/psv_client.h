@@ -104,6 +104,7 @@ struct psv_op {
 	float *wide;    /* of BAGS; [dim]: a row of a reply */
 	struct psv_division d;
 	bool large;                           /* the chunks are small, and each slot has one at a time */
+	size_t lane_bytes;                    /* memory that a slot's requests take by turns; 0: each has its own */
 	uint32_t depth;                       /* chunks of a slot that are sent at once */
 	bool parts;                           /* the chunks may be sent in several rounds */
 	uint32_t from, to;                    /* chunks of this round */

@@ -60,7 +60,7 @@ void psv_clocks_look(struct psv_shard *s);
 
 /* psv_rows.c */
 
-/** Set `j->made`, which is free()d by the caller. */
+/** Set `j->made`, which is free()d by the caller, but for that of a scan, which is the shard's. */
 enum far_status psv_rows_list(struct psv_shard *s, struct psv_job *j, struct far_err *err);
 enum far_status psv_rows_get(struct psv_shard *s, struct psv_job *j, struct far_err *err);
 enum far_status psv_rows_hot(struct psv_job *j, struct far_err *err);

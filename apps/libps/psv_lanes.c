@@ -145,6 +145,31 @@ static void go(struct psv_lane *l)
 	end(op);
 }
 
+size_t psv_lane_bytes(const struct psv_op *op)
+{
+	size_t most = 0;
+	for (uint32_t c = op->from; c < op->to; c++) {
+		size_t bytes = psv_op_request_bytes(op, &op->d.chunk[c]);
+		most = bytes > most ? bytes : most;
+	}
+	return (most + 7) / 8 * 8;
+}
+
+void psv_op_address(struct psv_op *op, uint32_t from, char **out, char **in)
+{
+	for (uint32_t c = from; c < op->to - op->from; c++) {
+		const struct psv_chunk *chunk = &op->d.chunk[op->from + c];
+		size_t bytes = psv_op_request_bytes(op, chunk), room = psv_reply_room(op, chunk);
+		op->targets[c] = (struct far_target){.to = op->view->slot[chunk->slot],
+						     .data = *out + chunk->slot * op->lane_bytes,
+						     .len = bytes,
+						     .recv_buf = *in,
+						     .cap = room};
+		*out += op->lane_bytes ? 0 : (bytes + 7) / 8 * 8;
+		*in += room;
+	}
+}
+
 size_t psv_lanes_bytes(uint32_t lanes)
 {
 	return lanes * sizeof(struct psv_lane);

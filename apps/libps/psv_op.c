@@ -306,6 +306,9 @@ static enum far_status build(struct psv_op *op, struct far_err *err)
 		out += (psv_op_request_bytes(op, &op->d.chunk[c]) + 7) / 8 * 8;
 		in += psv_reply_room(op, &op->d.chunk[c]);
 	}
+	op->lane_bytes = op->large && (!psv_has_numbers(op->kind) || fills_late(op)) ? psv_lane_bytes(op) : 0;
+	if (op->lane_bytes)
+		out = op->lane_bytes * op->view->slots;
 	op->round_memory = psv_arena_get(&op->ps->arena,
 					 out + in + n * (sizeof *op->targets + sizeof *op->results) + lanes + 5 * 64);
 	char *at = op->round_memory.at, *requests;
@@ -323,18 +326,6 @@ static enum far_status build(struct psv_op *op, struct far_err *err)
 	for (uint32_t c = 0; fills && !status && c < n; c++)
 		status = psv_op_numbers(op, &op->d.chunk[op->from + c], request_of(op, c), err);
 	return status;
-}
-
-void psv_op_address(struct psv_op *op, uint32_t from, char **out, char **in)
-{
-	for (uint32_t c = from; c < op->to - op->from; c++) {
-		const struct psv_chunk *chunk = &op->d.chunk[op->from + c];
-		size_t bytes = psv_op_request_bytes(op, chunk), room = psv_reply_room(op, chunk);
-		op->targets[c] = (struct far_target){
-			.to = op->view->slot[chunk->slot], .data = *out, .len = bytes, .recv_buf = *in, .cap = room};
-		*out += (bytes + 7) / 8 * 8;
-		*in += room;
-	}
 }
 
 /* ---- Rounds ---- */

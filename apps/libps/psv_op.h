@@ -72,8 +72,6 @@ static inline size_t psv_turn_keys(size_t bytes)
 
 /** Room for a reply, which may be a view. */
 size_t psv_reply_room(const struct psv_op *op, const struct psv_chunk *c);
-/** Where the request and the reply of each chunk from number `from` on are: at *out and *in, which are moved. */
-void psv_op_address(struct psv_op *op, uint32_t from, char **out, char **in);
 /** Fills the request of chunk c of the round, so that it can be sent. INVALID. */
 enum far_status psv_op_fill(struct psv_op *op, uint32_t c, struct far_err *err);
 
@@ -84,6 +82,10 @@ void psv_round_over(struct psv_op *op);
 /* psv_lanes.c */
 
 size_t psv_lanes_bytes(uint32_t lanes);
+/** Bytes of the largest request of the round. */
+size_t psv_lane_bytes(const struct psv_op *op);
+/** Where the request and the reply of each chunk from number `from` on are: at *out and *in, which are moved. */
+void psv_op_address(struct psv_op *op, uint32_t from, char **out, char **in);
 /** Begins a round; `memory` is of its lanes. The operation exists until psv_lanes_end() at least. */
 void psv_lanes_begin(struct psv_op *op, void *memory);
 /** Sends the requests from chunk `from` of the round on; of a large operation one after the other to each shard. */

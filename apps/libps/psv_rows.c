@@ -84,9 +84,27 @@ static struct pst_cursor cursor_of(unsigned partition)
 				   .last = ((uint64_t)partition << shift) + (UINT64_MAX >> PST_PARTITION_BITS)};
 }
 
-/* A slice of a partition, at most `most` rows, as a block behind `j->made`; returns its rows. */
+/* What a request to scan looks at, at most. */
+struct bounds {
+	uint32_t parts, rows, bytes;
+};
+
+/* Short while others use the tables of the shard, long else, since each slice takes the reader a round trip. */
+static struct bounds bounds_of(const struct psv_shard *s, const struct psv_job *j)
+{
+	size_t row = psv_rows_bytes(&j->t->layout, 1);
+	struct bounds b = {PSV_SCAN_PARTS, psv_slice_rows(&j->t->layout), PSV_SLICE_BYTES};
+	if (j->now_ns - s->keyed_ns >= PSV_QUIET_NS)
+		return b;
+	b = (struct bounds){PSV_SHORT_PARTS, (uint32_t)(PSV_SHORT_BYTES / row), PSV_SHORT_BYTES};
+	b.rows = b.rows < 1 ? 1 : b.rows > PSV_SHORT_ROWS ? PSV_SHORT_ROWS : b.rows;
+	return b;
+}
+
+/* A slice of a partition, at most `most` rows and, of values, `bytes` of the reply, as a block behind `j->made`;
+ * returns its rows. */
 static uint32_t put_block(struct psv_job *j, struct pst_cut *cut, struct pst_cursor *c, unsigned partition,
-			  uint32_t most)
+			  uint32_t most, uint32_t bytes_max)
 {
 	const struct psv_rows *layout = &j->t->layout;
 	char *to = j->made + j->made_len;
@@ -100,7 +118,7 @@ static uint32_t put_block(struct psv_job *j, struct pst_cut *cut, struct pst_cur
 				  .rows = values ? NULL : rows,
 				  .lens = values ? (uint32_t *)(void *)rows : NULL,
 				  .bytes = values ? to + psv_block_bytes(layout, most) : NULL,
-				  .bytes_max = j->made_len < PSV_SLICE_BYTES ? PSV_SLICE_BYTES - j->made_len : 0,
+				  .bytes_max = j->made_len < bytes_max ? bytes_max - j->made_len : 0,
 				  .state = layout->state ? (float *)(void *)(rows + state) : NULL,
 				  .ages_ms = layout->age ? (uint64_t *)(void *)(rows + ages) : NULL};
 	struct psv_block block = {.partition = partition};
@@ -180,7 +198,8 @@ static enum far_status go_on(struct psv_shard *s, struct psv_job *j, struct psv_
 				q->worker);
 	}
 	struct pst_cursor c = {.from = q->token, .last = cut->last};
-	(void)put_block(j, cut, &c, q->worker, psv_slice_rows(&j->t->layout));
+	struct bounds most = bounds_of(s, j);
+	(void)put_block(j, cut, &c, q->worker, most.rows, most.bytes);
 	cut->used_ns = j->now_ns;
 	if (!c.done) {
 		*head = (struct psv_scan_head){cut->id, c.from};
@@ -196,16 +215,18 @@ static enum far_status go_on(struct psv_shard *s, struct psv_job *j, struct psv_
 static enum far_status begin(struct psv_shard *s, struct psv_job *j, struct psv_scan_head *head, struct far_err *err)
 {
 	unsigned first = j->q->worker, p = first;
-	uint32_t left = psv_slice_rows(&j->t->layout);
+	struct bounds most = bounds_of(s, j);
+	uint32_t left = most.rows;
 	enum far_status status = FAR_OK;
-	while (p < FAR_PS_PARTITIONS && p < first + PSV_SCAN_PARTS && s->view->owner[p] == s->slot && left &&
-	       j->made_len < PSV_SLICE_BYTES) {
+	while (p < FAR_PS_PARTITIONS && p < first + most.parts && s->view->owner[p] == s->slot && left &&
+	       j->made_len < most.bytes) {
 		size_t before = j->made_len;
 		struct pst_cursor c = cursor_of(p);
 		uint32_t keys = pst_table_partition_keys(j->t->rows, p);
 		if (p > first && keys > left)
 			break;
-		left -= put_block(j, NULL, &c, p, keys < left ? keys + 1 : left); /* one more: its end is seen */
+		left -= put_block(j, NULL, &c, p, keys < left ? keys + 1 : left,
+				  most.bytes); /* one more: its end is seen */
 		if (!c.done && p > first)
 			j->made_len = before;
 		if (!c.done && p == first)
@@ -218,15 +239,25 @@ static enum far_status begin(struct psv_shard *s, struct psv_job *j, struct psv_
 	return status;
 }
 
+static bool slice_room(struct psv_shard *s, size_t bytes)
+{
+	if (bytes <= s->slice_room)
+		return true;
+	free(s->slice);
+	s->slice = malloc(bytes);
+	s->slice_room = s->slice ? bytes : 0;
+	return s->slice != NULL;
+}
+
 enum far_status psv_rows_scan(struct psv_shard *s, struct psv_job *j, struct far_err *err)
 {
 	unsigned first = j->q->worker;
 	struct psv_scan_head head = {0};
 	if (first >= FAR_PS_PARTITIONS || s->view->owner[first] != s->slot)
 		return pst_fail(err, FAR_INVALID, 0, "partition %u does not belong to shard %d", first, s->self.shard);
-	j->made = malloc(psv_scan_bytes(&j->t->layout));
-	if (!j->made)
+	if (!slice_room(s, psv_scan_bytes(&j->t->layout)))
 		return no_memory(err);
+	j->made = s->slice;
 	j->made_len = sizeof head;
 	enum far_status status = (j->q->clock ? go_on : begin)(s, j, &head, err);
 	memcpy(j->made, &head, sizeof head);

@@ -53,6 +53,7 @@ void psv_shard_fini(struct psv_shard *s)
 	}
 	psv_shard_free_dropped(s);
 	psv_barriers_free(s);
+	free(s->slice);
 	pst_tokens_fini(&s->tokens);
 }
 
@@ -366,6 +367,12 @@ static void measure(const struct psv_job *j)
 	j->t->served_ns += psv_now_ns() - j->now_ns;
 }
 
+static void free_made(const struct psv_shard *s, const struct psv_job *j)
+{
+	if (j->made != s->slice)
+		free(j->made);
+}
+
 /* Serves a request and answers it. True: it advanced a clock or dropped a table, so that others may go on. */
 bool psv_serve(struct psv_shard *s, const void *data, size_t len, const struct psv_reply_to *a)
 {
@@ -374,11 +381,13 @@ bool psv_serve(struct psv_shard *s, const void *data, size_t len, const struct p
 	struct far_err err;
 	void *reply;
 	enum far_status status = psv_check(s, &j, len, &err);
+	if (psv_has_keys(j.q->kind))
+		s->keyed_ns = now;
 	if (!status)
 		status = prepare(s, &j, &err);
 	if (status) {
 		psv_reply_fail(a, &err);
-		free(j.made);
+		free_made(s, &j);
 		return false;
 	}
 	size_t bytes = psv_job_bytes(&j, s);
@@ -394,7 +403,7 @@ bool psv_serve(struct psv_shard *s, const void *data, size_t len, const struct p
 	} else {
 		far_deferred_fail(a->reply, FAR_RESOURCE, 0, "no memory for a reply of %zu bytes", bytes);
 	}
-	free(j.made);
+	free_made(s, &j);
 	measure(&j);
 	return !j.stale && (j.q->kind == PSV_CLOCK || j.q->kind == PSV_DROP);
 }

@@ -21,6 +21,7 @@ struct psv_tenant;
 #define PSV_WAITER_BYTES_MAX ((size_t)64 << 20) /* of these */
 #define PSV_CUTS_MAX         64u                /* large partitions of a shard that are being read */
 #define PSV_CUT_IDLE_NS      (10 * FAR_SEC)     /* after which a reader has gone */
+#define PSV_QUIET_NS         (10 * FAR_MS)      /* without a request with keys: slices of scans are long */
 
 /* The clock of a worker of the application. */
 struct psv_clock {
@@ -80,12 +81,15 @@ struct psv_shard {
 	struct psv_barriers barriers;              /* at slot 0 */
 	unsigned cuts_n;                           /* of all tables */
 	uint64_t cut_last;                         /* id of the last cut */
-	bool lost[FAR_PS_PARTITIONS];              /* partitions whose rows are being erased, for a new view */
-	bool clearing;                             /* there are such */
-	unsigned clear_partition, clear_table;     /* where that goes on */
-	uint64_t clear_from;                       /* likewise, a hash; 0: the partition's first */
-	uint8_t status[PST_CHUNK_KEYS];            /* of the request that is being served */
-	uint32_t value_at[PST_CHUNK_KEYS + 1];     /* likewise, of values */
+	uint64_t keyed_ns;                         /* time of the last request with keys */
+	char *slice; /* [slice_room]: of scans, kept: memory of this size from the system costs faults each time */
+	size_t slice_room;
+	bool lost[FAR_PS_PARTITIONS];          /* partitions whose rows are being erased, for a new view */
+	bool clearing;                         /* there are such */
+	unsigned clear_partition, clear_table; /* where that goes on */
+	uint64_t clear_from;                   /* likewise, a hash; 0: the partition's first */
+	uint8_t status[PST_CHUNK_KEYS];        /* of the request that is being served */
+	uint32_t value_at[PST_CHUNK_KEYS + 1]; /* likewise, of values */
 };
 
 struct far_ps_server {

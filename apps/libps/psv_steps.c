@@ -41,6 +41,7 @@ enum far_status psv_steps_begin(struct psv_op *op, bool *over, struct far_err *e
 	const size_t in = chunks * psv_reply_room(op, &(struct psv_chunk){0}) +
 			  psv_reply_bytes(op->kind, n, op->dim, op->wire) + chunks * (sizeof(struct psv_reply) + 16);
 	op->large = op->parts = false;
+	op->lane_bytes = 0;
 	op->from = op->to = 0;
 	op->round_memory = psv_arena_get(&op->ps->arena, chunks * of_chunk + out + in + 5 * 64);
 	char *at = op->round_memory.at, *requests;

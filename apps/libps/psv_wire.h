@@ -110,6 +110,10 @@ struct psv_block {
 #define PSV_SCAN_PARTS  256u               /* partitions that a request to scan looks at */
 #define PSV_SLICE_ROWS  1024u              /* rows that it looks at: some 100 us */
 #define PSV_SLICE_BYTES FAR_PS_CHUNK_BYTES /* of these, or one row */
+/* The same of a shard that serves requests with keys: they wait for such a slice, some 5 us. */
+#define PSV_SHORT_PARTS 32u
+#define PSV_SHORT_ROWS  128u
+#define PSV_SHORT_BYTES 16384u
 
 struct psv_schema {
 	uint32_t dim, stored, rule, init, full, admit, workers, staleness;

@@ -106,12 +106,37 @@ static void slices(void)
 			uint32_t m;
 			struct psv_scan_head once_more = at;
 			CHECK_STATUS(slice(&once_more, again, values, &m), FAR_OK, &err);
-			CHECK(m == n && memcmp(again, found, n * sizeof *found) == 0);
+			uint32_t least = m < n ? m : n; /* a shard with nothing else to do may have sent more */
+			CHECK(least > 0 && memcmp(again, found, least * sizeof *found) == 0);
 			CHECK(!(values[0] < 1) && !(values[0] > 1));
 		}
 		done(far_ps_erase(table, keys + requests * 700, 500, NULL, NULL, &f, &err), &f);
 	} while (head.cut && ++requests < 100);
 	CHECK(all == KEYS && requests >= KEYS / PSV_SLICE_ROWS);
+	drop();
+}
+
+/* Slices are short between requests with keys, and long when there were none for a while. */
+static void short_slices(void)
+{
+	static uint64_t found[PSV_SLICE_ROWS];
+	static float values[PSV_SLICE_ROWS];
+	uint32_t n, most = 0, least = UINT32_MAX;
+	make();
+	push(0, KEYS);
+	while (most <= PSV_SHORT_ROWS || least > PSV_SHORT_ROWS) {
+		struct psv_scan_head head = {0};
+		bool alone = most <= PSV_SHORT_ROWS;
+		do {
+			if (alone)
+				usleep(20000);
+			else
+				push(0, 1);
+			CHECK_STATUS(slice(&head, found, values, &n), FAR_OK, &err);
+			most = n > most ? n : most;
+			least = n < least && head.cut ? n : least;
+		} while (head.cut);
+	}
 	drop();
 }
 
@@ -287,6 +312,7 @@ static int together(int rank)
 		}
 	CHECK_STATUS(far_ps_open(agent, "rows", NULL, &ps, &err), FAR_OK, &err);
 	slices();
+	short_slices();
 	silent_readers();
 	scans_and_saves();
 	new_view();

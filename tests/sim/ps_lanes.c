@@ -4,11 +4,13 @@
  * when a pull begins and the moment when the server serves it, the server applies at most one request of the push. It
  * counts requests, not time: a pull sees the first key of each request, and so how many were applied before it. Then
  * the same beside a scan of all rows, as a save reads them: while a pull is under way, at most one step of the scan
- * ends. Then more pulls at once than calls find room towards a worker: each is answered. The test's thread.
+ * ends. Then more pulls at once than calls find room towards a worker: each is answered. The requests of a push take
+ * the same memory by turns. The test's thread.
  *
  * usage: ps_lanes; exit status: 0; 1: a pull waited for more or was not answered, or too few pulls met the push or the
  * scan
  */
+#include "apps/libps/psv_client.h"
 #include "apps/libps/psv_env.h"
 #include "apps/libps/psv_shard.h"
 #include "apps/sim/cluster.h"
@@ -149,6 +151,14 @@ static void pulls_at_once(void)
 	}
 }
 
+/* The largest block that the client keeps is that of the keys, or that of the replies. */
+static void check_memory(const struct far_ps *ps)
+{
+	for (unsigned i = 0; i < PSV_SPARES; i++)
+		if (ps->arena.spare[i].at && ps->arena.spare[i].bytes > KEYS * DIM * sizeof(float))
+			wrong("a push had memory for all its requests at once");
+}
+
 /* In the second round the operation has a token: its requests have their numbers from the start. */
 static void push(struct cluster_worker *w)
 {
@@ -198,6 +208,7 @@ static void client(struct cluster_worker *w, void *ctx)
 			pulls_at_once();
 		far_ps_table_free(run.table[run.round]);
 	}
+	check_memory(ps);
 	far_ps_close(ps);
 }
 
