@@ -431,8 +431,9 @@ static inline bool receive_as_line(struct shard *s, const struct shard_queue *sq
 				   struct burst *b)
 {
 	uint32_t session = sq->peer_session[pkt->peer];
-	if (!FAR_FAST_PATH || unlikely(!pkt->head || pkt->body != pkt->head + sizeof(union packet_head) ||
-				       pkt->body_len > FAR_LINE_PAYLOAD || pkt->cookie || !session))
+	if (!FAR_FAST_PATH ||
+	    unlikely(!pkt->head || (pkt->body != pkt->head + sizeof(union packet_head) && pkt->body_len) ||
+		     pkt->body_len > FAR_LINE_PAYLOAD || pkt->cookie || !session))
 		return false;
 	struct session *se = &s->sessions[session - 1];
 	burst_of(s, b, se);
@@ -446,14 +447,15 @@ static inline bool receive_as_line(struct shard *s, const struct shard_queue *sq
 	return true;
 }
 
-/* True if another burst is received before the answers leave. A caller takes half of its answers, so that it works
- * while the callee does. */
+/* True if another burst is received before the answers leave. A callee takes what the last system call has read, since
+ * another one may find nothing. A caller takes half of its answers, so that it works while the callee does, by further
+ * system calls where needed: otherwise the requests would travel in ever smaller packets. */
 static bool another_burst(const struct shard *s, const struct shard_queue *sq, const struct nic_pkt *last,
 			  unsigned taken)
 {
 	uint32_t session = sq->peer_session[last->peer];
 	unsigned calls = session ? s->sessions[session - 1].calls_active : 0;
-	return calls == 0 || taken < calls / 2;
+	return calls == 0 ? !sq->q->drained : taken < calls / 2;
 }
 
 unsigned receive_queue(struct shard *s, const struct shard_queue *sq)

@@ -137,6 +137,11 @@ static inline uint64_t transport_now(struct transport_queue *q)
 		q->now = clock_now(q->clock);
 	return q->now;
 }
+/** True if all messages of the last burst of the driver below are delivered or copied. */
+static inline bool transport_all_taken(const struct transport_queue *q)
+{
+	return q->lower_at == q->lower_n && (!q->batch.peer || q->batch.at == q->batch.end) && !q->ready_first;
+}
 /** Serves the orders of the control thread. */
 void transport_orders_run(struct transport_queue *q);
 /** Adds a peer to those that the timer scan includes. */

@@ -592,9 +592,9 @@ unsigned transport_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max
 		transport_timers_run(q);
 	if (__builtin_expect((q->unflushed && (!unflushed || n == 0)) || (q->stalled && got) || failed_over_n, 0))
 		transport_flush(nq);
-	/* No message for a caller that is about to sleep, but there may be more packets below, for which no wake-up
-	 * follows. */
+	/* No message for a caller that is about to sleep, but there may be more packets below: no wake-up follows. */
 	if (__builtin_expect(q->armed && got && n == 0 && max, 0))
 		q->ops->wake(q->lower);
+	q->base.drained = q->lower->drained && transport_all_taken(q) && !failed_over_n;
 	return n;
 }

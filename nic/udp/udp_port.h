@@ -166,8 +166,10 @@ struct udp_queue {
 	uint32_t single_reads; /* consecutive reads that found one packet */
 	/* reads since arm() while the sockets are still in the epoll set */
 	uint32_t unarmed_reads;
-	uint32_t reads_max; /* messages of the next recvmmsg(), adapted to the load */
-	uint8_t *rx;        /* UDP_READS buffers */
+	uint32_t reads_max;    /* messages of the next recvmmsg(), adapted to the load */
+	uint32_t double_after; /* full reads in a row until reads_max doubles */
+	bool doubled;          /* the next read requests twice as many messages as the last one found */
+	uint8_t *rx;           /* UDP_READS buffers */
 	struct udp_train trains[UDP_READS];
 	struct udp_reads reads;
 	struct udp_places places;

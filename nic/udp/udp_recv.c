@@ -22,9 +22,12 @@
 #define BUSY_READS 4u /* consecutive successful reads until one looks for several packets */
 #define SINGLE_READS                                                                                                   \
 	256u /* consecutive reads of one packet until it is no longer busy; each change costs a system call */
-#define HOT_PASSES    4096u
-#define COLD_PASSES   32u /* passes between polls of cold sockets: each is a system call */
-#define WATCHED_READS 64u
+/* Full batched reads in a row until one requests twice as many messages. */
+#define DOUBLE_AFTER_MIN 2u
+#define DOUBLE_AFTER_MAX 64u
+#define HOT_PASSES       4096u
+#define COLD_PASSES      32u /* passes between polls of cold sockets: each is a system call */
+#define WATCHED_READS    64u
 
 static unsigned deliver(struct udp_queue *q, struct nic_pkt *pkts, unsigned max)
 {
@@ -55,6 +58,15 @@ static unsigned deliver(struct udp_queue *q, struct nic_pkt *pkts, unsigned max)
 	return n;
 }
 
+/* True if no packet of the last read is left. */
+static bool trains_end(const struct udp_queue *q)
+{
+	uint32_t i = q->next_train;
+	while (i < q->trains_n && !q->trains[i].packets)
+		i++;
+	return i >= q->trains_n;
+}
+
 /* ---- load ---- */
 
 void udp_batched_set(struct udp_queue *q, bool batched)
@@ -63,6 +75,8 @@ void udp_batched_set(struct udp_queue *q, bool batched)
 	q->batched = batched;
 	q->full_reads = q->single_reads = 0;
 	q->reads_max = UDP_READS;
+	q->double_after = DOUBLE_AFTER_MIN;
+	q->doubled = false;
 	for (uint32_t i = 0; i < q->sockets_n; i++)
 		setsockopt(q->sockets[i].fd, IPPROTO_UDP, UDP_GRO, &on, sizeof on);
 }
@@ -215,6 +229,25 @@ static void places_withdraw(struct udp_queue *q)
 	q->places.n = 0;
 }
 
+/* After a read of `n` messages of `most`. The next one requests as many as this one found, since a failed extra read
+ * costs half a read; twice as many after several full reads in a row, after more of them each time that this found no
+ * more; but at most 64 KiB by the average size. */
+static void adapt_reads(struct udp_queue *q, uint32_t most, uint32_t n, uint64_t bytes)
+{
+	q->full_reads = n == most ? q->full_reads + 1 : 0;
+	if (n == 0)
+		return;
+	if (q->doubled && n <= most / 2)
+		q->double_after = 2 * q->double_after < DOUBLE_AFTER_MAX ? 2 * q->double_after : DOUBLE_AFTER_MAX;
+	else if (q->doubled)
+		q->double_after = DOUBLE_AFTER_MIN;
+	q->doubled = q->full_reads >= q->double_after;
+	uint64_t fit = bytes ? UDP_RX_BUFFER * (uint64_t)n / bytes : UDP_READS;
+	uint64_t want = q->doubled ? 2 * (uint64_t)n : n;
+	want = want < fit ? want : fit;
+	q->reads_max = want < 1 ? 1 : want > UDP_READS ? UDP_READS : (uint32_t)want;
+}
+
 static int read_many(struct udp_queue *q, const struct udp_socket *s)
 {
 	struct mmsghdr *messages = q->reads.messages;
@@ -222,7 +255,6 @@ static int read_many(struct udp_queue *q, const struct udp_socket *s)
 	/* What follows the packets that have places is read once the caller has seen them, and may offer places. */
 	uint32_t most = placed ? placed : q->reads_max;
 	int n = recvmmsg(s->fd, messages, most, MSG_DONTWAIT, NULL);
-	bool full = n == (int)most;
 	uint64_t bytes = 0;
 	int packets = 0;
 	for (int i = 0; i < n; i++) {
@@ -242,16 +274,7 @@ static int read_many(struct udp_queue *q, const struct udp_socket *s)
 	if (placed)
 		places_end(q, per_read, placed, n > 0 ? (uint32_t)n : 0);
 	if (q->batched && !placed)
-		q->full_reads = full ? q->full_reads + 1 : 0;
-	if (n > 0 && q->batched && !placed) {
-		/* The next call requests as many messages as this one found, since a failed extra read costs half a
-		 * read; for twice as many if messages were left twice in a row; but for at most 64 KiB by the average
-		 * size. */
-		uint64_t fit = bytes ? UDP_RX_BUFFER * (uint64_t)n / bytes : UDP_READS;
-		uint64_t want = q->full_reads > 1 ? 2 * (uint64_t)n : (uint64_t)n;
-		want = want < fit ? want : fit;
-		q->reads_max = want < 1 ? 1 : want > UDP_READS ? UDP_READS : (uint32_t)want;
-	}
+		adapt_reads(q, most, n > 0 ? (uint32_t)n : 0, bytes);
 	return n < 0 ? -1 : packets;
 }
 
@@ -311,6 +334,7 @@ unsigned udp_recv(struct nic_queue *nq, struct nic_pkt *pkts, unsigned max)
 	}
 	if (__builtin_expect(q->places.n, 0))
 		places_withdraw(q);
+	q->base.drained = trains_end(q);
 	return n;
 }
 

@@ -278,6 +278,22 @@ Test(core_queues, several_bursts)
 	cr_assert_eq(done[CALLS - 1].n, 1u);
 }
 
+/* Answers do not wait for a system call that may find nothing. */
+Test(core_queues, one_read_in_a_pass)
+{
+	passes(1);
+	for (unsigned i = 0; i < 2 * FAR_BURST; i++) {
+		union packet_head h = request(MSG_ECHO, i, UINT64_MAX);
+		fake_queue_put(queue2, NIC_OTHER, &h, NULL, 0);
+	}
+	queue2->base.drained = true;
+	queues_poll_all(shard);
+	passes(1);
+	cr_assert_eq(queue2->out_flushed, FAR_BURST);
+	passes(1);
+	cr_assert_eq(queue2->out_flushed, 2 * FAR_BURST);
+}
+
 /* A full ring of one does not hold up the other. */
 Test(core_queues_cheap, fair)
 {

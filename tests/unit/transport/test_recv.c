@@ -4,6 +4,7 @@
 
 #include "base/limits.h"
 #include "core/packet.h"
+#include "transport/queue.h"
 #include "transport/wire.h"
 
 #include <criterion/criterion.h>
@@ -231,5 +232,28 @@ Test(transport_recv, repeated)
 	cr_assert_eq(fixture.ends[1].got, 0);
 	cr_assert_eq(after.duplicates - before.duplicates, 1);
 	cr_assert_eq(fixture.ends[1].downs, 0);
+	fixture_fini();
+}
+
+/* Receive some messages of a packet, then the others; the driver below is drained. Expect the queue drained when the
+ * last one is delivered, before the next recv(). */
+Test(transport_recv, drained)
+{
+	struct nic_pkt pkts[5];
+	fixture_init();
+	fixture_two(&at_0, &at_1);
+	turns(50);
+	struct nic_queue *q = fixture.ends[1].q;
+	((struct transport_queue *)(void *)q)->lower->drained = true;
+	for (unsigned i = 0; i < 5; i++)
+		cr_assert_eq(fixture_send(0, at_0, i, 32), 0);
+	fixture.ends[0].q->ops->flush(fixture.ends[0].q);
+	cr_assert_eq(q->ops->recv(q, pkts, 3), 3u);
+	cr_assert_not(q->drained);
+	cr_assert_eq(q->ops->recv(q, pkts, 2), 2u);
+	cr_assert(q->drained);
+	((struct transport_queue *)(void *)q)->lower->drained = false;
+	cr_assert_eq(q->ops->recv(q, pkts, 5), 0u);
+	cr_assert_not(q->drained);
 	fixture_fini();
 }

@@ -150,3 +150,51 @@ Test(udp_recv, load)
 	rounds_of(8, 1000, true);
 	rounds_of(1, 5000, false);
 }
+
+/* Sends a train of 8 packets of `len` bytes. */
+static void send_train(unsigned len)
+{
+	commit_row("abcdefgh", len);
+	flush();
+}
+
+/* Receives half of a train. Expect the queue drained once all of it is received. */
+Test(udp_recv, drained)
+{
+	struct nic_pkt pkts[8];
+	rounds_of(8, 1000, true);
+	send_train(100);
+	cr_assert_eq(receive_more(pkts, 4), 4u);
+	cr_assert_not(qb->drained);
+	cr_assert_eq(udp_queue_ops.recv(qb, pkts, 4), 4u);
+	cr_assert(qb->drained);
+	cr_assert_eq(udp_queue_ops.recv(qb, pkts, 4), 0u);
+	cr_assert(qb->drained);
+}
+
+/* One train at a time waits: reads that request several become rare. Two trains wait: reads request both. */
+Test(udp_recv, requested_messages)
+{
+	enum { ROUNDS = 1000 };
+	const struct udp_queue *q = (const struct udp_queue *)(void *)qb;
+	struct nic_pkt pkts[16];
+	unsigned several = 0;
+	rounds_of(8, ROUNDS, true);
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		several += q->reads_max > 1;
+		send_train(100);
+		cr_assert_eq(receive_more(pkts, 16), 8u);
+	}
+	cr_assert_lt(several, ROUNDS / 8);
+	for (unsigned i = 0; i < ROUNDS && q->reads_max < 2; i++) {
+		send_train(100);
+		send_train(50);
+		for (unsigned got = 0; got < 16;)
+			got += receive_more(pkts, 16);
+	}
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		send_train(100);
+		send_train(50);
+		cr_assert_eq(receive_more(pkts, 16), 16u);
+	}
+}
