@@ -257,7 +257,7 @@ void psv_keys_init(struct psv_keys *k, void *memory, const uint64_t *keys, uint6
 
 bool psv_division_room(struct psv_division *d, uint32_t chunks)
 {
-	*d = (struct psv_division){.chunk = malloc((chunks + 1) * sizeof *d->chunk)};
+	*d = (struct psv_division){.chunk = malloc((chunks + 1) * sizeof *d->chunk), .short_first = d->short_first};
 	return d->chunk;
 }
 
@@ -279,11 +279,14 @@ static bool add_chunks(const struct ranges *r, uint32_t slots, uint32_t most, st
 		return false;
 	for (uint32_t c = 0; c < deepest; c++)
 		for (uint32_t s = 0; s < slots; s++) {
-			uint64_t from = r->start[s] + (uint64_t)c * most;
-			uint32_t left = from < r->end[s] ? r->end[s] - (uint32_t)from : 0;
-			if (left)
-				d->chunk[d->n++] = (struct psv_chunk){s, (uint32_t)from, left < most ? left : most,
-								      d->deepest + c};
+			uint64_t all = r->end[s] - r->start[s], rest = all % most, end = (c + UINT64_C(1)) * most;
+			if (d->short_first && rest)
+				end -= most - rest;
+			uint64_t from = end > most ? end - most : 0;
+			end = end < all ? end : all;
+			if (from < end)
+				d->chunk[d->n++] = (struct psv_chunk){s, r->start[s] + (uint32_t)from,
+								      (uint32_t)(end - from), d->deepest + c};
 		}
 	d->deepest += deepest;
 	return true;

@@ -58,6 +58,7 @@ struct psv_division {
 	struct psv_chunk *chunk; /* [n] */
 	uint32_t n;
 	uint32_t deepest; /* chunks of the slot that has most */
+	bool short_first; /* of a slot the first chunk has what the others, of `most` keys, leave: set before */
 };
 
 /** Bytes of the memory for n keys, aligned to 64. */

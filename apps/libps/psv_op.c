@@ -146,6 +146,7 @@ static uint32_t chunk_keys(struct psv_op *op)
 static enum far_status divide_by(struct psv_op *op, uint32_t keys, struct far_err *err)
 {
 	op->k.divided = 0;
+	op->d.short_first = psv_is_change(op->kind);
 	if (psv_keys_divide(&op->k, op->some_answered ? op->open : NULL, op->view, keys, &op->d))
 		return FAR_OK;
 	return pst_fail(err, FAR_RESOURCE, 0, "no memory for an operation on %zu keys", op->n);

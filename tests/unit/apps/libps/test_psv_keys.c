@@ -179,12 +179,39 @@ Test(psv_keys, a_division_at_once_has_each_key_once)
 	free(keys);
 }
 
+/* So the servers begin while the client fills the next requests. No more chunks than otherwise. */
+Test(psv_keys, the_first_chunk_of_a_slot_has_what_the_others_leave)
+{
+	uint64_t *keys = draw(5000, 3000);
+	for (uint32_t slots = 1; slots <= 8; slots++)
+		for (uint32_t most = 1; most <= 5000; most = 2 * most + 1) {
+			struct psv_view *v = view_of(slots);
+			struct psv_division d = {.short_first = true}, whole = {0};
+			void *memory;
+			struct psv_keys k = begun(keys, 5000, true, &memory);
+			psv_keys_number(&k, k.n);
+			cr_assert(psv_keys_divide(&k, NULL, v, most, &whole));
+			k.divided = 0;
+			cr_assert(psv_keys_divide(&k, NULL, v, most, &d));
+			check_division(&k, v, &d, most);
+			cr_assert_eq(d.n, whole.n);
+			cr_assert_eq(d.deepest, whole.deepest);
+			for (uint32_t c = 0; c < d.n; c++)
+				cr_assert(d.chunk[c].index == 0 || d.chunk[c].n == most);
+			free(d.chunk);
+			free(whole.chunk);
+			free(memory);
+			free(v);
+		}
+	free(keys);
+}
+
 /* With one slot the indexes go on; with several ones a slot may have no key in a step. */
 Test(psv_keys, divisions_of_steps_have_each_key_once)
 {
 	uint64_t *keys = draw(5000, 3000);
 	struct psv_view *v = view_of(1);
-	struct psv_division d;
+	struct psv_division d = {0};
 	void *memory;
 	struct psv_keys k = begun(keys, 5000, true, &memory);
 	cr_assert(psv_division_room(&d, 5000 / 30));
