@@ -5,7 +5,7 @@
  * usage: pskeys [KEYS]...   time for each key, and the longest turn between two looks at the deadline; default 2000,
  *                           100000 and 10000000 keys
  *
- * Keys are random, all different or each three times on average. Printed is the fastest of the rounds.
+ * Keys are random, all different or each three times on average. Printed is the fastest of the passes.
  */
 #include "apps/libps/psv_arena.h"
 #include "apps/libps/psv_keys.h"
@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define ROUNDS     7u
-#define ROUND_KEYS 2000000u /* of a round, at least */
+#define PASSES      7u
+#define PASSES_KEYS 2000000u /* of further passes over few keys */
 
 static uint64_t now_ns(void)
 {
@@ -25,22 +25,28 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static uint64_t find(struct psv_keys *k, uint64_t *longest)
+struct pass {
+	uint64_t ns, longest; /* in all; of one turn */
+};
+
+static struct pass find(struct psv_keys *k)
 {
 	uint64_t start = now_ns(), before = start, after;
+	struct pass p = {0};
 	for (bool more = true; more; before = after) {
 		more = psv_keys_go_on(k);
 		after = now_ns();
-		*longest = after - before > *longest ? after - before : *longest;
+		p.longest = after - before > p.longest ? after - before : p.longest;
 	}
-	return before - start;
+	p.ns = before - start;
+	return p;
 }
 
 static int measure(size_t n, size_t different)
 {
 	struct psv_keys k;
-	double least = 0;
-	uint64_t longest = 0, *keys = malloc(n * sizeof *keys);
+	struct pass least = {.ns = UINT64_MAX};
+	uint64_t *keys = malloc(n * sizeof *keys);
 	void *memory = aligned_alloc(64, (psv_keys_bytes(n, true) + 63) / 64 * 64);
 	if (!keys || !memory) {
 		fprintf(stderr, "pskeys: no memory for %zu keys\n", n);
@@ -48,17 +54,13 @@ static int measure(size_t n, size_t different)
 	}
 	for (size_t i = 0; i < n; i++)
 		keys[i] = pst_hash(different < n ? pst_hash(i + 1) % different : i);
-	for (unsigned r = 0; r < ROUNDS; r++) {
-		uint64_t all = 0, times = 1 + ROUND_KEYS / n;
-		for (uint64_t i = 0; i < times; i++) {
-			psv_keys_init(&k, memory, keys, 0, n, true);
-			all += find(&k, &longest);
-		}
-		double ns = (double)all / (double)(times * n);
-		least = r == 0 || ns < least ? ns : least;
+	for (size_t i = 0; i < PASSES + PASSES_KEYS / n; i++) {
+		psv_keys_init(&k, memory, keys, 0, n, true);
+		struct pass p = find(&k);
+		least = p.ns < least.ns ? p : least;
 	}
-	printf("%9zu keys, %9u distinct: %6.1f ns a key, longest turn %7.1f us\n", n, k.distinct, least,
-	       (double)longest / 1000);
+	printf("%9zu keys, %9u distinct: %6.1f ns a key, longest turn %7.1f us\n", n, k.distinct,
+	       (double)least.ns / (double)n, (double)least.longest / 1000);
 	free(memory);
 	free(keys);
 	return 0;

@@ -43,16 +43,6 @@ static const float *state_of(const struct psv_op *op, uint32_t key)
 	return op->state_floats ? op->state + (size_t)op->source[key] * op->state_floats : NULL;
 }
 
-/* Rows of one line are added in place: a call for each costs as much as the addition. */
-static inline void add_row(const struct pst_kernels *kernels, float *restrict to, const float *restrict from,
-			   size_t dim)
-{
-	if (dim != 16)
-		kernels->add(to, from, dim, 1.0f);
-	for (size_t i = 0; dim == 16 && i < 16; i++)
-		to[i] += from[i];
-}
-
 /* Adds the gradients of later positions, [from, to) of `again`, to those of the first one. Returns the number of sums,
  * which was `sums`. */
 static uint32_t add_again(const struct psv_op *op, uint32_t *source, uint32_t from, uint32_t to, uint32_t sums)
@@ -66,7 +56,7 @@ static uint32_t add_again(const struct psv_op *op, uint32_t *source, uint32_t fr
 			pst_copy_row(op->sums + sums * dim, op->in + source[key] * dim, dim * sizeof(float));
 			source[key] = k->n + sums++;
 		}
-		add_row(kernels, op->sums + (source[key] - k->n) * dim, op->in + k->again[i] * dim, dim);
+		kernels->add(op->sums + (source[key] - k->n) * dim, op->in + k->again[i] * dim, dim, 1.0f);
 	}
 	return sums;
 }
