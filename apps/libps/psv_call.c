@@ -14,7 +14,7 @@ static size_t values_of(const struct psv_op *op, size_t n)
 
 void psv_call_init(struct psv_op *op)
 {
-	memset(op->key_error, 0, op->k.distinct);
+	memset(op->key_error, 0, op->k.n);
 	psv_reduce_begin(op->reduce, values_of(op, op->n), op->values);
 }
 

@@ -8,6 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TURN_BYTES ((size_t)1 << 20) /* of gradients between two looks at the deadline */
+
+/* Keys whose gradients have as many. */
+static uint32_t turn_keys(const struct psv_op *op)
+{
+	return (uint32_t)(TURN_BYTES / sizeof *op->in / op->dim) + 1;
+}
+
 /* Where a request has its numbers and state. */
 struct place {
 	char *numbers, *scales;
@@ -35,14 +43,14 @@ static const float *state_of(const struct psv_op *op, uint32_t key)
 	return op->state_floats ? op->state + (size_t)op->source[key] * op->state_floats : NULL;
 }
 
-/* Adds the gradients of later positions to those of the first one. */
-static uint32_t add_again(const struct psv_op *op, uint32_t *source)
+/* Adds the gradients of later positions, [from, to) of `again`, to those of the first one. Returns the number of sums,
+ * which was `sums`. */
+static uint32_t add_again(const struct psv_op *op, uint32_t *source, uint32_t from, uint32_t to, uint32_t sums)
 {
 	const struct psv_keys *k = &op->k;
 	const struct pst_kernels *kernels = pst_kernels_best();
 	const size_t dim = op->dim;
-	uint32_t sums = 0;
-	for (uint32_t i = 0; i < k->n - k->distinct; i++) {
+	for (uint32_t i = from; i < to; i++) {
 		uint32_t key = k->at[k->again[i]];
 		if (source[key] < k->n) {
 			pst_copy_row(op->sums + sums * dim, op->in + source[key] * dim, dim * sizeof(float));
@@ -70,8 +78,12 @@ enum far_status psv_op_sums(struct psv_op *op, struct far_err *err)
 	op->sums = (float *)(void *)at;
 	for (uint32_t i = 0; op->kind == PSV_ASSIGN && i < again; i++)
 		source[k->at[k->again[i]]] = k->again[i];
-	if (op->kind != PSV_ASSIGN)
-		op->sums_n = add_again(op, source);
+	for (uint32_t i = 0, turn = turn_keys(op), end; op->kind != PSV_ASSIGN && i < again; i = end) {
+		if (i && psv_op_in_time(op, err))
+			return FAR_TIMEOUT;
+		end = again - i < turn ? (uint32_t)again : i + turn;
+		op->sums_n = add_again(op, source, i, end, op->sums_n);
+	}
 	op->source = source;
 	return FAR_OK;
 }
@@ -109,16 +121,36 @@ static enum far_status put_wire(const struct psv_op *op, const struct pst_kernel
 	return FAR_OK;
 }
 
+/* The first of n elements of f32 that is not finite; n: none. TIMEOUT. */
+static enum far_status first_bad(const struct psv_op *op, const float *in, size_t n, size_t *bad, struct far_err *err)
+{
+	const struct pst_kernels *kernels = pst_kernels_best();
+	for (size_t i = 0, turn; i < n; i += turn) {
+		if (i && psv_op_in_time(op, err))
+			return FAR_TIMEOUT;
+		turn = n - i < TURN_BYTES / sizeof *in ? n - i : TURN_BYTES / sizeof *in;
+		*bad = i + kernels->first_bad(PST_F32, in + i, turn);
+		if (*bad < i + turn)
+			return FAR_OK;
+	}
+	*bad = n;
+	return FAR_OK;
+}
+
 /* Checks all positions of f32 at once, and the sums: a position that is not finite leaves no finite sum. */
 static enum far_status check_plain(const struct psv_op *op, struct far_err *err)
 {
-	const struct pst_kernels *kernels = pst_kernels_best();
 	const struct psv_keys *k = &op->k;
-	size_t all = (size_t)k->n * op->dim, bad = kernels->first_bad(PST_F32, op->in, all);
+	size_t all = (size_t)k->n * op->dim, bad;
+	enum far_status status = first_bad(op, op->in, all, &bad, err);
+	if (status)
+		return status;
 	if (bad < all)
 		return not_finite(op, k->at[bad / op->dim], bad % op->dim, err);
 	all = (size_t)op->sums_n * op->dim;
-	bad = kernels->first_bad(PST_F32, op->sums, all);
+	status = first_bad(op, op->sums, all, &bad, err);
+	if (status)
+		return status;
 	for (uint32_t key = 0; bad < all && key < k->distinct; key++)
 		if (op->source[key] == k->n + bad / op->dim)
 			return not_finite(op, key, bad % op->dim, err);
@@ -133,11 +165,15 @@ enum far_status psv_op_check(const struct psv_op *op, struct far_err *err)
 	float scale, *wire = malloc(op->dim * sizeof *wire);
 	if (!wire)
 		return psv_op_no_room(op, err);
-	for (uint32_t key = 0; key < op->k.distinct && !status; key++)
+	const uint32_t turn = turn_keys(op);
+	for (uint32_t key = 0; key < op->k.distinct && !status; key++) {
 		status = put_wire(
 			op, pst_kernels_best(), key,
 			&(struct key_numbers){numbers_of(op, key), state_of(op, key), (char *)wire, (char *)&scale},
 			err);
+		if (!status && key % turn == turn - 1)
+			status = psv_op_in_time(op, err);
+	}
 	free(wire);
 	return status;
 }

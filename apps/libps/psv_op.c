@@ -60,17 +60,15 @@ static void op_free(struct psv_op *op)
 static void forget_rows(const struct psv_op *op)
 {
 	if (psv_is_call(op->kind) || psv_is_values(op->kind))
-		memset(op->row, 0, op->k.distinct * sizeof *op->row);
+		memset(op->row, 0, op->k.n * sizeof *op->row);
 }
 
-/* The distinct keys of the segment, which steps find later; all are to be sent. False: no memory. */
+/* The keys of the segment, whose distinct ones are found later; all are to be sent. False: no memory. */
 static bool begin_keys(struct psv_op *op)
 {
 	size_t n = op->n, keys = psv_keys_bytes(n, op->kind != PSV_BAGS && op->keys);
 	char *at = (char *)op->memory.at + keys / 64 * 64 + 64;
 	psv_keys_init(&op->k, op->memory.at, op->keys, op->first_key, n, op->kind != PSV_BAGS);
-	if (!op->steps)
-		psv_keys_number(&op->k, op->k.n);
 	op->key_status = psv_arena_part(&at, n);
 	op->key_error = psv_arena_part(&at, n);
 	op->open = psv_arena_part(&at, n);
@@ -148,17 +146,37 @@ static uint32_t chunk_keys(struct psv_op *op)
 static enum far_status divide_by(struct psv_op *op, uint32_t keys, struct far_err *err)
 {
 	op->k.divided = 0;
+	op->d.short_first = psv_is_change(op->kind);
 	if (psv_keys_divide(&op->k, op->some_answered ? op->open : NULL, op->view, keys, &op->d))
 		return FAR_OK;
 	return pst_fail(err, FAR_RESOURCE, 0, "no memory for an operation on %zu keys", op->n);
 }
 
+enum far_status psv_op_in_time(const struct psv_op *op, struct far_err *err)
+{
+	return psv_now_ns() < op->deadline_ns ? FAR_OK : pst_fail(err, FAR_TIMEOUT, 0, "the deadline has passed");
+}
+
+/* Finds the distinct keys. */
+static enum far_status number_keys(struct psv_op *op, struct far_err *err)
+{
+	while (psv_keys_go_on(&op->k))
+		if (psv_op_in_time(op, err))
+			return FAR_TIMEOUT;
+	if (op->kind == PSV_PUT_VALUES)
+		psv_values_last(op);
+	return FAR_OK;
+}
+
 static enum far_status divide_keys(struct psv_op *op, struct far_err *err)
 {
+	enum far_status status = op->k.numbered < op->k.n ? number_keys(op, err) : FAR_OK;
+	if (status)
+		return status;
 	op->parts = !psv_is_change(op->kind) || (!op->token && op->k.distinct == op->k.n);
 	op->large = false;
 	op->depth = PSV_LANE_BYTES / FAR_PS_CHUNK_BYTES;
-	enum far_status status = divide_by(op, chunk_keys(op), err);
+	status = divide_by(op, chunk_keys(op), err);
 	if (!status && !op->large && op->d.deepest > op->depth) { /* for one shard, if not for all */
 		division_free(op);
 		op->large = true;
@@ -323,8 +341,11 @@ static enum far_status build(struct psv_op *op, struct far_err *err)
 	psv_op_address(op, 0, &requests, &at);
 	enum far_status status = FAR_OK;
 	bool fills = psv_has_numbers(op->kind) && !fills_late(op);
-	for (uint32_t c = 0; fills && !status && c < n; c++)
+	for (uint32_t c = 0; fills && !status && c < n; c++) {
 		status = psv_op_numbers(op, &op->d.chunk[op->from + c], request_of(op, c), err);
+		if (!status)
+			status = psv_op_in_time(op, err);
+	}
 	return status;
 }
 
@@ -393,12 +414,14 @@ static bool next_segment(struct psv_op *op)
 	return begin_keys(op);
 }
 
-/* The positions of the segments to come were not answered. */
+/* The positions of the segments to come were not answered, nor those of a segment whose keys were not looked at. */
 static void settle_rest(struct psv_op *op)
 {
 	pass_segment(op, op->all - op->passed - op->n);
 	if (op->status && op->n)
 		memset(op->status, FAR_PS_LATE, op->n);
+	if (op->errors && op->n)
+		memset(op->errors, 0, op->n);
 	if (op->value_lens && op->n)
 		memset(op->value_lens, 0, op->n * sizeof *op->value_lens);
 	if (op->out && op->n && !op->fallback)
@@ -410,6 +433,10 @@ static void settle_rest(struct psv_op *op)
 static void finish(struct psv_op *op)
 {
 	bool keys = psv_has_keys(op->kind), bags = op->kind == PSV_BAGS;
+	if (bags)
+		psv_keys_number(&op->k, op->k.n);
+	else if (keys && op->k.numbered < op->k.n)
+		op->n = op->k.n = op->k.distinct = 0;
 	size_t answered = bags ? psv_bags_settle(op) : keys ? op->passed_answered + settle(op) : op->answered;
 	size_t n = bags ? op->bags.n : op->all;
 	if (n > op->n && !bags)
@@ -533,8 +560,7 @@ enum far_status psv_op_start(const struct psv_op *from, struct far_future **futu
 		status = begin_round(op, again, &over, err);
 		if (over) {
 			psv_round_over(op);
-		} else if (status == FAR_TIMEOUT) { /* it had next to no time: its keys are LATE */
-			psv_keys_number(&op->k, op->k.n);
+		} else if (status == FAR_TIMEOUT) { /* it had next to no time, or many keys: they are LATE */
 			finish(op);
 		} else if (status) {
 			psv_number_end(op);

@@ -19,9 +19,9 @@ static inline bool psv_is_plain(const struct psv_op *op)
 {
 	return op->wire == PST_F32 && !op->state_floats;
 }
-/** Finds the numbers of each key: sums of gradients, of rows the last one. Once. RESOURCE. */
+/** Finds the numbers of each key: sums of gradients, of rows the last one. Once. RESOURCE, TIMEOUT. */
 enum far_status psv_op_sums(struct psv_op *op, struct far_err *err);
-/** Checks the numbers and state of all keys. INVALID: one is not finite; RESOURCE. */
+/** Checks the numbers and state of all keys. INVALID: one is not finite; RESOURCE, TIMEOUT. */
 enum far_status psv_op_check(const struct psv_op *op, struct far_err *err);
 /** Fills the numbers and state of a chunk. INVALID: one is not finite; of a plain operation psv_op_check() has found
  * out. */
@@ -70,6 +70,8 @@ static inline size_t psv_turn_keys(size_t bytes)
 	return keys ? keys : 1;
 }
 
+/** TIMEOUT: the deadline has passed. For operations on many keys, before they send. */
+enum far_status psv_op_in_time(const struct psv_op *op, struct far_err *err);
 /** Room for a reply, which may be a view. */
 size_t psv_reply_room(const struct psv_op *op, const struct psv_chunk *c);
 /** Fills the request of chunk c of the round, so that it can be sent. INVALID. */
@@ -108,8 +110,10 @@ void psv_call_settle(const struct psv_op *op);
 
 /* psv_values.c */
 
-/** Begins the results of GET_VALUES, or finds the last position of each key. False: no memory. */
+/** Begins the results of GET_VALUES, or room for the last position of each key. False: no memory. */
 bool psv_values_init(struct psv_op *op);
+/** Finds the last position of each key of PUT_VALUES. */
+void psv_values_last(struct psv_op *op);
 bool psv_is_values(unsigned kind);
 /** Keys of a chunk. */
 uint32_t psv_values_keys(const struct psv_op *op);

@@ -19,12 +19,16 @@ bool psv_values_init(struct psv_op *op)
 		op->bag = malloc((size_t)op->k.n * sizeof *op->bag + 1);
 	if (!op->bag)
 		return false;
-	for (uint32_t i = 0; op->kind == PSV_PUT_VALUES && i < op->k.n; i++)
-		op->bag[op->k.at[PS_MUTANT(VALUE_FIRST) ? op->k.n - 1 - i : i]] =
-			PS_MUTANT(VALUE_FIRST) ? op->k.n - 1 - i : i;
 	if (op->value_lens && op->k.n)
 		memset(op->value_lens, 0, op->k.n * sizeof *op->value_lens);
 	return true;
+}
+
+void psv_values_last(struct psv_op *op)
+{
+	for (uint32_t i = 0; i < op->k.n; i++)
+		op->bag[op->k.at[PS_MUTANT(VALUE_FIRST) ? op->k.n - 1 - i : i]] =
+			PS_MUTANT(VALUE_FIRST) ? op->k.n - 1 - i : i;
 }
 
 /* Of PUT_VALUES: bytes of the value of a key. */

@@ -24,12 +24,16 @@
  * once, but for bags: a push adds the gradients of equal keys in f32, in the order of their positions; of equal keys in
  * an assignment the last position counts. An operation is cut into requests of about half of FAR_PS_CHUNK_BYTES, or of
  * FAR_PS_PART_KEYS keys if these take more, up to FAR_PS_CHUNK_BYTES; at most 8192 keys each. Up to 256 KiB for a shard
- * are sent at once, the first requests of a pull before its last keys are looked at. A larger operation is cut into
+ * are sent at once: the first requests of a pull before its last keys are looked at, and of a change the shortest one
+ * to a shard first, so that the servers begin early. A larger operation is cut into
  * requests of FAR_PS_PART_KEYS keys, and a shard has one at a time, so that a request of another operation waits for
  * one at most. A request is applied at once: no other request to that shard is applied in the middle of it. Different
  * requests of one operation are not ordered. A read of more than 262144 keys goes through them in segments of 16384,
  * one after the other: equal keys of different segments travel each. When its deadline passes, the segments that were
- * not begun are late.
+ * not begun are late. A change looks at all keys and numbers first, and sends nothing if its deadline passes meanwhile.
+ *
+ * Order: pushes to a row are applied one after the other as they arrive, those of different clients within one step of
+ * the clocks (far_ps_clock()) too. Sums in f32 depend on the order, so two runs may differ in the last bits.
  *
  * Results: `status` takes an enum far_ps_status for each key. The future completes with an int, the number of positions
  * that a server has answered. With `partial` it completes so at the deadline at the latest. Without `partial` it fails

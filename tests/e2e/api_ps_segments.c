@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Reads of so many keys that the client goes through them in segments: rows, repeats, statuses, values, ranges, and
- * deadlines that pass in the middle. By one client of api_ps. Main thread. */
+/** Operations on many keys. Reads that the client goes through in segments: rows, repeats, statuses, values, ranges,
+ * and deadlines that pass in the middle. Pushes: sums, and deadlines that pass before anything is sent. By one client
+ * of api_ps. Main thread. */
 #include "api_ps.h"
 
 #include "apps/libps/psv_env.h"
@@ -88,6 +89,67 @@ static void deadlines(struct far_ps_table *t, const uint64_t *key, float *row, u
 	CHECK(check_rows(row, of, 7) == 0);
 }
 
+/* The sums of gradients of equal keys are exact: they are of small integers. */
+static void sums(struct far_ps_table *t, const uint64_t *key, float *row)
+{
+	static float want[CYCLE];
+	struct far_ps_push_opts opts = {.rate = 1};
+	struct far_future *f;
+	for (size_t i = 0; i < CYCLE; i++)
+		want[i] = has_row(i) ? value_of(i) : 0;
+	for (size_t i = 0; i < LONG; i++) {
+		want[i % CYCLE] -= (float)(i % 5);
+		for (int d = 0; d < DIM; d++)
+			row[i * DIM + (size_t)d] = (float)(i % 5);
+	}
+	DONE(far_ps_push(t, key, LONG, row, &opts, NULL, &f, &err), LONG);
+	DONE(far_ps_pull(t, key, LONG, NULL, row, NULL, &f, &err), LONG);
+	for (size_t i = 0; i < LONG; i++)
+		for (int d = 0; d < DIM; d++)
+			CHECK(row[i * DIM + (size_t)d] == want[i % CYCLE]);
+}
+
+static int64_t push_late(struct far_ps_table *t, const uint64_t *key, const float *grad, unsigned readings, uint8_t *of)
+{
+	uint64_t token = 0;
+	struct far_ps_push_opts opts = {.partial = true, .timeout_ns = readings * 100 * FAR_SEC, .token = &token};
+	struct psv_env env = psv_env;
+	struct far_future *f;
+	memset(of, 0xff, LONG);
+	psv_env.now_ns = steps_now;
+	int64_t answered = done(far_ps_push(t, key, LONG, grad, &opts, of, &f, &err), &f), late = 0;
+	psv_env = env;
+	for (size_t i = 0; i < LONG; i++)
+		late += of[i] == FAR_PS_LATE;
+	CHECK(answered + late == LONG);
+	CHECK(token || answered == 0);
+	return answered;
+}
+
+/* A push looks at the clock while it prepares its requests, and returns at its deadline with nothing sent. */
+static void late_pushes(struct far_ps_table *t, const uint64_t *key, float *row, uint8_t *of)
+{
+	struct far_ps_call_opts call = {.partial = true, .timeout_ns = 1, .errors = of};
+	struct far_ps_push_opts opts = {.timeout_ns = 1};
+	struct far_future *f;
+	uint64_t pushed = stats_of(t).keys_pushed;
+	for (unsigned readings = 1; readings <= 80; readings += readings < 8 ? 1 : 24)
+		CHECK(push_late(t, key, row, readings, of) == 0);
+	FAILS(far_ps_push(t, key, LONG, row, &opts, of, &f, &err), FAR_TIMEOUT);
+	CHECK_TEXT(&err, "0 of 267144 keys were answered");
+	memset(row, 0xff, (size_t)LONG * DIM * sizeof *row);
+	FAILS(far_ps_push_pull(t, key, LONG, row, &opts, row, of, &f, &err), FAR_TIMEOUT);
+	for (size_t i = 0; i < (size_t)LONG * DIM; i++)
+		CHECK(row[i] == 0);
+	memset(of, 0xff, LONG);
+	DONE(far_ps_call(t, "none", key, LONG, &call, NULL, NULL, &f, &err), 0);
+	for (size_t i = 0; i < LONG; i++)
+		CHECK(of[i] == 0);
+	CHECK(stats_of(t).keys_pushed == pushed);
+	for (unsigned readings = 100; readings < 1000; readings += 60)
+		push_late(t, key, row, readings, of);
+}
+
 static void of_rows(uint64_t *key)
 {
 	struct far_ps_schema schema = schema_of(FAR_PS_SGD);
@@ -103,6 +165,8 @@ static void of_rows(uint64_t *key)
 	CHECK(stats_of(t).keys_pulled - before == LONG); /* no key repeats within a segment */
 	deadlines(t, key, row, of);
 	in_the_middle(t, key, row, of);
+	sums(t, key, row);
+	late_pushes(t, key, row, of);
 	for (size_t i = 0; i < LONG; i++)
 		key[i] = key_of(0);
 	before = stats_of(t).keys_pulled;

@@ -34,6 +34,12 @@ static struct psv_keys begun(const uint64_t *keys, size_t n, bool merge, void **
 	return k;
 }
 
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return (x > y) - (x < y);
+}
+
 /* Each position has a key that is equal, numbers are given in the order of first positions, `again` has the others. */
 static void check_numbers(const struct psv_keys *k, const uint64_t *keys)
 {
@@ -51,27 +57,71 @@ static void check_numbers(const struct psv_keys *k, const uint64_t *keys)
 	}
 	cr_assert_eq(k->distinct, distinct);
 	cr_assert_eq(k->numbered, k->n);
-	for (uint32_t a = 0; a < distinct && distinct < 1000; a++)
-		for (uint32_t b = 0; b < a; b++)
-			cr_assert_neq(k->key[a], k->key[b]);
+	uint64_t *sorted = malloc(distinct * sizeof *sorted);
+	memcpy(sorted, k->key, distinct * sizeof *sorted);
+	qsort(sorted, distinct, sizeof *sorted, compare);
+	for (uint32_t i = 1; i < distinct; i++)
+		cr_assert_neq(sorted[i - 1], sorted[i]);
+	for (uint32_t i = 0; i < distinct; i++)
+		cr_assert_eq(k->hash[i], pst_hash(k->key[i]));
+	free(sorted);
 }
 
-/* Tables with slots of 16 and 32 bits. */
+/* One table, and parts. */
 Test(psv_keys, equal_keys_have_one_number)
 {
 	static const struct {
 		uint32_t n;
 		uint64_t different;
-	} cases[] = {{1, 1}, {3, 1}, {2000, 700}, {2000, UINT64_MAX}, {65535, 900}, {65536, 900}, {70000, 1u << 20}};
+	} cases[] = {{1, 1},       {3, 1},       {2000, 700},       {2000, UINT64_MAX},
+		     {65535, 900}, {65536, 900}, {70000, 1u << 20}, {300000, 100000},
+		     {300000, 1}};
 	for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
 		uint64_t *keys = draw(cases[c].n, cases[c].different);
 		void *memory;
 		struct psv_keys k = begun(keys, cases[c].n, true, &memory);
-		psv_keys_number(&k, k.n);
+		while (psv_keys_go_on(&k))
+			cr_assert_lt(k.numbered, k.n);
 		check_numbers(&k, keys);
 		free(memory);
 		free(keys);
 	}
+}
+
+/* Whose table grows; with n more than twice as many as the first size of the table has, at the last key too. */
+Test(psv_keys, one_part_has_all_keys)
+{
+	for (uint32_t n = 65536; n <= 131072; n += 65536)
+		for (int repeats = 0; repeats < 2; repeats++) {
+			uint64_t *keys = malloc(n * sizeof *keys), key = 0;
+			void *memory;
+			for (uint32_t i = 0; i < n; i++) {
+				while (pst_hash(++key) >> 60)
+					;
+				keys[i] = repeats && i % 3 == 2 ? keys[i / 2] : key;
+			}
+			struct psv_keys k = begun(keys, n, true, &memory);
+			while (psv_keys_go_on(&k))
+				;
+			check_numbers(&k, keys);
+			cr_assert(repeats ? k.distinct < n : k.distinct == n);
+			free(memory);
+			free(keys);
+		}
+}
+
+Test(psv_keys, many_keys_are_looked_at_in_small_turns)
+{
+	uint64_t *keys = draw(1u << 20, UINT64_MAX);
+	void *memory;
+	struct psv_keys k = begun(keys, 1u << 20, true, &memory);
+	uint32_t turns = 0;
+	while (psv_keys_go_on(&k))
+		turns++;
+	check_numbers(&k, keys);
+	cr_assert_geq(turns, 3 * ((1u << 20) >> 14));
+	free(memory);
+	free(keys);
 }
 
 Test(psv_keys, steps_find_equal_keys_of_earlier_steps)
@@ -129,12 +179,39 @@ Test(psv_keys, a_division_at_once_has_each_key_once)
 	free(keys);
 }
 
+/* So the servers begin while the client fills the next requests. No more chunks than otherwise. */
+Test(psv_keys, the_first_chunk_of_a_slot_has_what_the_others_leave)
+{
+	uint64_t *keys = draw(5000, 3000);
+	for (uint32_t slots = 1; slots <= 8; slots++)
+		for (uint32_t most = 1; most <= 5000; most = 2 * most + 1) {
+			struct psv_view *v = view_of(slots);
+			struct psv_division d = {.short_first = true}, whole = {0};
+			void *memory;
+			struct psv_keys k = begun(keys, 5000, true, &memory);
+			psv_keys_number(&k, k.n);
+			cr_assert(psv_keys_divide(&k, NULL, v, most, &whole));
+			k.divided = 0;
+			cr_assert(psv_keys_divide(&k, NULL, v, most, &d));
+			check_division(&k, v, &d, most);
+			cr_assert_eq(d.n, whole.n);
+			cr_assert_eq(d.deepest, whole.deepest);
+			for (uint32_t c = 0; c < d.n; c++)
+				cr_assert(d.chunk[c].index == 0 || d.chunk[c].n == most);
+			free(d.chunk);
+			free(whole.chunk);
+			free(memory);
+			free(v);
+		}
+	free(keys);
+}
+
 /* With one slot the indexes go on; with several ones a slot may have no key in a step. */
 Test(psv_keys, divisions_of_steps_have_each_key_once)
 {
 	uint64_t *keys = draw(5000, 3000);
 	struct psv_view *v = view_of(1);
-	struct psv_division d;
+	struct psv_division d = {0};
 	void *memory;
 	struct psv_keys k = begun(keys, 5000, true, &memory);
 	cr_assert(psv_division_room(&d, 5000 / 30));
