@@ -107,15 +107,12 @@ enum far_status pst_keys_check(const struct pst_table *t, const uint64_t *keys, 
 /** Bytes of a row that a stage of the pipeline prefetches at most. */
 #define PST_PREFETCH_BYTES 512u
 
-/** To the second level, which has many more misses under way than the first. Where keys come again and again, as in
- * bags, a line that the first level has is slowed down by that: there `repeats`. */
-PST_INLINE void pst_prefetch(const void *p, size_t bytes, bool repeats)
+/** To the first level: the second is no faster, and slower for lines that the first one has (perf/NOTES.md, 71, 102).
+ */
+PST_INLINE void pst_prefetch(const void *p, size_t bytes)
 {
 	for (size_t i = 0; i < bytes && i < PST_PREFETCH_BYTES; i += 64)
-		if (repeats)
-			__builtin_prefetch((const char *)p + i);
-		else
-			__builtin_prefetch((const char *)p + i, 0, 2);
+		__builtin_prefetch((const char *)p + i);
 }
 
 /* The stages of pst_walk. Each is PST_GROUP keys behind the one before it; a slot is a key's number modulo
@@ -139,15 +136,16 @@ struct pst_walk_view {
 	bool values, stamps;    /* the rows are values; they have stamps */
 };
 
-PST_INLINE struct pst_walk_view pst_walk_view(const struct pst_table *t)
+/* `plain`: the compiler knows that the rows are neither values nor have stamps. */
+PST_INLINE struct pst_walk_view pst_walk_view(const struct pst_table *t, bool plain)
 {
 	return (struct pst_walk_view){.part = t->index.part,
 				      .lines = t->index.lines.slabs.at,
 				      .rows = t->rows.at,
 				      .shift = t->rows.shift,
 				      .stride = t->rows.stride,
-				      .values = t->schema.kind == PST_VALUES,
-				      .stamps = t->has_touched || t->ttl_ticks};
+				      .values = !plain && t->schema.kind == PST_VALUES,
+				      .stamps = !plain && (t->has_touched || t->ttl_ticks)};
 }
 
 /** The row of a table without values. */
@@ -156,16 +154,15 @@ PST_INLINE const void *pst_walk_at(const struct pst_walk_view *v, uint32_t id)
 	return v->rows[id >> v->shift] + (size_t)(id & ((UINT32_C(1) << v->shift) - 1)) * v->stride;
 }
 
-PST_INLINE void pst_walk_row(const struct pst_table *t, const struct pst_walk_view *v, uint32_t id, size_t row_bytes,
-			     bool repeats)
+PST_INLINE void pst_walk_row(const struct pst_table *t, const struct pst_walk_view *v, uint32_t id, size_t row_bytes)
 {
 	if (id == PST_NO_ROW)
 		return;
 	if (v->values) {
-		pst_prefetch(pst_values_at(&t->values, id), row_bytes, repeats);
+		pst_prefetch(pst_values_at(&t->values, id), row_bytes);
 		return;
 	}
-	pst_prefetch(pst_walk_at(v, id), row_bytes, repeats);
+	pst_prefetch(pst_walk_at(v, id), row_bytes);
 	if (!v->stamps)
 		return;
 	if (t->has_touched)
@@ -181,7 +178,7 @@ PST_INLINE uint32_t pst_least(uint32_t a, uint32_t b)
 
 /* Looks for the keys [from, end) in their home lines. */
 PST_INLINE void pst_walk_home(const struct pst_table *t, const struct pst_walk_view *v, struct pst_walk *w,
-			      uint32_t from, uint32_t end, size_t row_bytes, bool repeats)
+			      uint32_t from, uint32_t end, size_t row_bytes)
 {
 	for (uint32_t i = from; i < end; i++) {
 		uint32_t slot = i % PST_WALK_SLOTS;
@@ -189,7 +186,7 @@ PST_INLINE void pst_walk_home(const struct pst_table *t, const struct pst_walk_v
 		unsigned equal = pst_line_match(home, v->keys[i]);
 		if (__builtin_expect(equal != 0, 1)) {
 			w->id[slot] = home->row[pst_line_first(equal)];
-			pst_walk_row(t, v, w->id[slot], row_bytes, repeats);
+			pst_walk_row(t, v, w->id[slot], row_bytes);
 			continue;
 		}
 		w->id[slot] = PST_NO_ROW;
@@ -203,14 +200,14 @@ PST_INLINE void pst_walk_home(const struct pst_table *t, const struct pst_walk_v
 
 /* Looks for the keys that have waited for the lines behind. */
 PST_INLINE void pst_walk_far(const struct pst_table *t, const struct pst_walk_view *v, struct pst_walk *w,
-			     size_t row_bytes, bool repeats)
+			     size_t row_bytes)
 {
 	for (uint32_t f = 0; f < w->far_n; f++) {
 		uint32_t i = w->far[f], slot = i % PST_WALK_SLOTS;
 		const uint32_t *row = pst_index_find(&t->index, w->hash[slot], v->keys[i]);
 		if (row) {
 			w->id[slot] = *row;
-			pst_walk_row(t, v, *row, row_bytes, repeats);
+			pst_walk_row(t, v, *row, row_bytes);
 		}
 	}
 	w->far_n = 0;
@@ -220,25 +217,25 @@ PST_INLINE void pst_walk_far(const struct pst_table *t, const struct pst_walk_vi
  * Visits the row number of each key (PST_NO_ROW: none) in order, in four stages: hash, and prefetch of the partition;
  * prefetch of the index line; match, and prefetch of the row (`row_bytes` of it) and its stamps; `visit`. A key that is
  * not in its home line is found one group later, when the lines behind have come (perf/NOTES.md, 87). `visit` must not
- * change the index. `repeats`: keys may come again and again.
+ * change the index. `plain`: a constant; the table has neither values nor stamps.
  */
-PST_INLINE void pst_walk(struct pst_table *t, const uint64_t *keys, uint32_t n, size_t row_bytes, bool repeats,
+PST_INLINE void pst_walk(struct pst_table *t, const uint64_t *keys, uint32_t n, size_t row_bytes, bool plain,
 			 void (*visit)(struct pst_table *t, void *ctx, uint32_t i, uint32_t id), void *ctx)
 {
 	struct pst_walk w;
-	struct pst_walk_view v = pst_walk_view(t);
+	struct pst_walk_view v = pst_walk_view(t, plain);
 	v.keys = keys;
 	w.far_n = 0;
 	if (t->dense_rows) {
 		for (uint32_t i = 0; i < n; i++) {
 			if (i + 2 * PST_GROUP < n)
-				pst_prefetch(pst_walk_at(&v, (uint32_t)keys[i + 2 * PST_GROUP]), row_bytes, repeats);
+				pst_prefetch(pst_walk_at(&v, (uint32_t)keys[i + 2 * PST_GROUP]), row_bytes);
 			visit(t, ctx, i, (uint32_t)keys[i]);
 		}
 		return;
 	}
 	for (uint32_t b = 0; b < n + 3 * PST_GROUP; b += PST_GROUP) {
-		pst_walk_far(t, &v, &w, row_bytes, repeats);
+		pst_walk_far(t, &v, &w, row_bytes);
 		uint32_t end = pst_least(b + PST_GROUP, n);
 		for (uint32_t i = b; i < end; i++) {
 			uint64_t hash = pst_hash(keys[i]);
@@ -251,12 +248,12 @@ PST_INLINE void pst_walk(struct pst_table *t, const uint64_t *keys, uint32_t n, 
 		for (uint32_t i = b - PST_GROUP; i < end; i++) {
 			uint32_t slot = i % PST_WALK_SLOTS;
 			w.line[slot] = pst_index_at(v.part, v.lines, w.hash[slot]);
-			pst_prefetch(w.line[slot], sizeof *w.line[slot], repeats);
+			pst_prefetch(w.line[slot], sizeof *w.line[slot]);
 		}
 		if (b < 2 * PST_GROUP)
 			continue;
 		end = pst_least(b - PST_GROUP, n);
-		pst_walk_home(t, &v, &w, b - 2 * PST_GROUP, end, row_bytes, repeats);
+		pst_walk_home(t, &v, &w, b - 2 * PST_GROUP, end, row_bytes);
 		if (b < 3 * PST_GROUP)
 			continue;
 		end = pst_least(b - 2 * PST_GROUP, n);

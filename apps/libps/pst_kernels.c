@@ -191,7 +191,7 @@ INLINE void apply_row(enum pst_rule_kind kind, bool plain, float *row, float *st
 		apply_block(kind, plain, row + i, state + i, state + dim + i, grad + i, dim - i, k);
 }
 
-/* Lines of a row ahead, to the second level (pst_prefetch); longer rows bring the rest by themselves. */
+/* Lines of a row ahead, to the second level (perf/NOTES.md, 71); longer rows bring the rest by themselves. */
 INLINE void prefetch(const struct pst_apply *a, uint32_t id, size_t row_bytes, size_t state_bytes)
 {
 	if (id == UINT32_MAX)

@@ -192,9 +192,9 @@ PST_INLINE void visit_number(struct pst_table *t, void *ctx, uint32_t i, uint32_
 PST_INLINE void pull_rows(struct pst_table *t, struct pull *p, uint32_t n, uint32_t bytes,
 			  void (*visit)(struct pst_table *, void *, uint32_t, uint32_t))
 {
-	struct rows r = {.rows = pst_walk_view(t), .out = p->out, .status = t->status, .missed_at = t->missed};
+	struct rows r = {.rows = pst_walk_view(t, true), .out = p->out, .status = t->status, .missed_at = t->missed};
 	r.rows.stride = bytes;
-	pst_walk(t, p->keys, n, bytes, false, visit, &r);
+	pst_walk(t, p->keys, n, bytes, true, visit, &r);
 	p->missed = r.missed;
 }
 
@@ -312,7 +312,7 @@ enum far_status pst_pull_bags(struct pst_table *t, const uint64_t *keys, uint32_
 		b.pull.missed = 0;
 	}
 	memset(b.sum, 0, t->schema.dim * sizeof *b.sum);
-	pst_walk(t, keys, n, t->row_bytes, true, visit_bag, &b);
+	pst_walk(t, keys, n, t->row_bytes, false, visit_bag, &b);
 	while (b.bag < bags)
 		end_bag(t, &b);
 	if (status && !makes)

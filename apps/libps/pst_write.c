@@ -67,9 +67,9 @@ static void keep_rows(struct pst_table *t, const uint64_t *keys, uint32_t n)
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t ahead = i + KEEP_AHEAD < n ? t->ids[i + KEEP_AHEAD] : PST_NO_ROW;
 		if (ahead != PST_NO_ROW) {
-			pst_prefetch(pst_slabs_at(&t->rows, ahead), t->row_bytes, false);
+			pst_prefetch(pst_slabs_at(&t->rows, ahead), t->row_bytes);
 			if (t->state_floats)
-				pst_prefetch(pst_slabs_at(&t->state, ahead), t->state_floats * sizeof(float), false);
+				pst_prefetch(pst_slabs_at(&t->state, ahead), t->state_floats * sizeof(float));
 		}
 		if (t->ids[i] != PST_NO_ROW)
 			pst_cuts_keep(t, pst_hash(keys[i]), keys[i], t->ids[i]);
@@ -81,7 +81,10 @@ int pst_resolve(struct pst_table *t, const uint64_t *keys, uint32_t n, bool coun
 	struct resolve r = {.ids = t->ids, .missed_at = t->missed, .tick = tick, .expire = t->ttl_ticks > 0};
 	struct pst_change c = {.was = t->counts};
 	memset(t->status, PST_ROW, n);
-	pst_walk(t, keys, n, 0, false, visit, &r);
+	if (t->has_touched || t->ttl_ticks)
+		pst_walk(t, keys, n, 0, false, visit, &r);
+	else
+		pst_walk(t, keys, n, 0, true, visit, &r);
 	for (uint32_t m = 0; m < r.missed; m++) {
 		uint32_t i = t->missed[m];
 		uint64_t hash = pst_hash(keys[i]);
