@@ -22,6 +22,10 @@ struct transport_port;
 #define TRANSPORT_SCRATCH_BYTES 65536u
 /* Packets that one recv() of the driver below may return while places are offered. */
 #define TRANSPORT_LOWER_BURST 64u
+/* With so many ring sets taken, one that was taken TRANSPORT_RINGS_AGO takes before is given back if nothing is in it.
+ */
+#define TRANSPORT_RINGS_FEW 64u
+#define TRANSPORT_RINGS_AGO 16u
 /* Connections per segment: a queue reserves some 2.6 MiB of address space at once. */
 #define TRANSPORT_SEGMENT_PEERS 8u
 
@@ -67,11 +71,12 @@ struct transport_queue {
 	struct transport_message *out_free; /* for sent messages, of the segments */
 	uint32_t carved, rings_carved;      /* messages and ring sets of the segments that were ever used */
 	struct transport_rings *rings_free; /* last in, first out */
-	struct transport_rings *rings_last; /* the one that was taken last */
-	uint32_t rings_n;                   /* taken */
-	struct transport_peer *backlog_first, *backlog_last; /* peers with messages to send and an open window */
-	uint32_t backlog_turn;                               /* turns of larger messages */
-	bool (*awaits_reply)(void *ctx, uint32_t peer);      /* nic_queue_ops.watch */
+	struct transport_rings *rings_taken[TRANSPORT_RINGS_AGO]; /* last: number i at i modulo their count */
+	uint32_t rings_taken_n;                                   /* so far, modulo 2^32 */
+	uint32_t rings_n;                                         /* that peers have now */
+	struct transport_peer *backlog_first, *backlog_last;      /* peers with messages to send and an open window */
+	uint32_t backlog_turn;                                    /* turns of larger messages */
+	bool (*awaits_reply)(void *ctx, uint32_t peer);           /* nic_queue_ops.watch */
 	void *awaits_reply_ctx;
 	nic_placement_fn *place; /* nic_queue_ops.set_placement */
 	void *place_ctx;

@@ -92,22 +92,29 @@ static void begin(struct transport_queue *q, struct transport_peer *p, struct tr
 	p->wanted = false;
 }
 
-void transport_rings_take(struct transport_queue *q, struct transport_peer *p)
+static void reclaim(struct transport_queue *q, const struct transport_rings *r)
 {
-	struct transport_rings *r = q->rings_last;
 	if (r && r->peer && r->keep_until == 0 && is_idle(r->peer, r))
 		transport_rings_give(q, r->peer);
-	r = q->rings_free;
+}
+
+void transport_rings_take(struct transport_queue *q, struct transport_peer *p)
+{
+	uint32_t i = q->rings_taken_n++;
+	reclaim(q, q->rings_taken[(i - 1) % TRANSPORT_RINGS_AGO]);
+	if (q->rings_n >= TRANSPORT_RINGS_FEW)
+		reclaim(q, q->rings_taken[i % TRANSPORT_RINGS_AGO]);
+	struct transport_rings *r = q->rings_free;
 	if (r) {
 		q->rings_free = r->next_free;
 	} else {
-		uint32_t i = q->rings_carved++;
-		r = &transport_segment_at(q, i / TRANSPORT_SEGMENT_PEERS)->rings[i % TRANSPORT_SEGMENT_PEERS];
+		uint32_t at = q->rings_carved++;
+		r = &transport_segment_at(q, at / TRANSPORT_SEGMENT_PEERS)->rings[at % TRANSPORT_SEGMENT_PEERS];
 		budget_force(sizeof *r);
 	}
 	debug_must(transport_rings_are_new(r));
 	begin(q, p, r);
-	p->rings = q->rings_last = r;
+	p->rings = q->rings_taken[i % TRANSPORT_RINGS_AGO] = r;
 	q->rings_n++;
 }
 

@@ -50,8 +50,9 @@ extern struct transport_message transport_handed_up;
  * or received packets wait for others. Poller.
  *
  * A peer takes a set from its queue when it needs one. It gives the set back when a timer scan finds nothing in it, or
- * when the next peer needs one and this was the last set taken. So as many sets are touched as peers are busy at once,
- * and a shard that polls its peers in turn uses a few sets that stay in its caches.
+ * when another peer takes one and nothing is in the set that was taken last, or, while TRANSPORT_RINGS_FEW are taken,
+ * TRANSPORT_RINGS_AGO takes before. So as many sets are touched as peers are busy at once, and a shard that calls
+ * thousands of peers in turn uses a few sets that stay in its caches.
  *
  * There is one set for each connection, and the messages of one: address space reserved at set-up; used pages become
  * memory. So no peer waits for a set of another.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/** Sets of what is under way pass from one peer to the next: a session closes in the midst of its messages, without its
- * peer being found dead, and the next peer takes its set. The test's thread. */
+/** Ring sets pass from one peer to the next: when nothing is in flight, and when a session closes in the midst of its
+ * messages, without its peer being found dead, and the next peer takes its set. The test's thread. */
 #include "transport_fixture.h"
 
 #include "transport/peer.h"
@@ -165,4 +165,89 @@ Test(transport_rings, found_dead)
 	fixture.ends[0].port->ops->drop(fixture.ends[0].port, to_2);
 	turns(2);
 	next_peer(set);
+}
+
+/* ---- many peers in turn ---- */
+
+enum { PEERS = 3 * TRANSPORT_RINGS_FEW, TOGETHER = 4 };
+
+static uint32_t at[2][PEERS];
+
+static unsigned take(unsigned e)
+{
+	struct nic_queue *q = fixture.ends[e].q;
+	struct nic_pkt pkts[16];
+	unsigned n = q->ops->recv(q, pkts, 16);
+	for (unsigned i = 0; i < n; i++)
+		if (pkts[i].cookie)
+			q->ops->release(q, pkts[i].peer, pkts[i].cookie);
+	return n;
+}
+
+static void connect_in_turn(unsigned n)
+{
+	end_open(0, 1);
+	end_open(1, 1);
+	for (unsigned i = 0; i < n; i++)
+		fixture_pair(0, 1, &at[0][i], &at[1][i]);
+	turns(500);
+	cr_assert_eq(queue_of(0)->rings_n, 0);
+}
+
+/* TOGETHER of `n` peers at a time get a message and answer it. No time passes, so no timer scan. */
+static void call_in_turn(unsigned n)
+{
+	for (unsigned i = 0; i < n; i += TOGETHER)
+		for (unsigned e = 0; e < 2; e++) {
+			for (unsigned k = i; k < i + TOGETHER; k++)
+				cr_assert_eq(fixture_send(e, at[e][k], 0, LONE), 0);
+			fixture.ends[e].q->ops->flush(fixture.ends[e].q);
+			cr_assert_eq(take(1 - e), TOGETHER);
+		}
+}
+
+/* Expect that a set without anything under way is taken from a peer that was called a while ago. */
+Test(transport_rings, few_sets_for_many_peers)
+{
+	connect_in_turn(PEERS);
+	uint64_t scanned = queue_of(0)->scanned_at;
+	call_in_turn(PEERS);
+	cr_assert_eq(queue_of(0)->scanned_at, scanned);
+	cr_assert_leq(queue_of(0)->rings_n, TRANSPORT_RINGS_FEW);
+	cr_assert_leq(queue_of(0)->rings_carved, TRANSPORT_RINGS_FEW + TOGETHER);
+	cr_assert_null(queue_of(0)->peers[at[0][PEERS - 2 * TRANSPORT_RINGS_AGO]]->rings);
+	turns(500);
+	cr_assert_eq(queue_of(0)->rings_n, 0);
+}
+
+/* Expect that peers keep their sets while these are few, but for the one that was taken last. */
+Test(transport_rings, few_peers_keep_their_sets)
+{
+	enum { N = TRANSPORT_RINGS_FEW, KEPT = N - (N / TOGETHER - 1) };
+	connect_in_turn(N);
+	call_in_turn(N);
+	cr_assert_eq(queue_of(0)->rings_n, KEPT);
+	cr_assert_not_null(queue_of(0)->peers[at[0][0]]->rings);
+}
+
+/* Expect that a peer whose packet is not acknowledged keeps its set, however many take one after it. */
+Test(transport_rings, unacknowledged_ones_keep_their_sets)
+{
+	connect_in_turn(PEERS);
+	mute[0] = true;
+	fixture.fabric.hook = unless_mute;
+	for (unsigned i = 0; i < PEERS; i++)
+		cr_assert_eq(fixture_send(0, at[0][i], 0, LONE), 0);
+	fixture.ends[0].q->ops->flush(fixture.ends[0].q);
+	cr_assert_eq(queue_of(0)->rings_n, PEERS);
+	for (unsigned i = 0; i < PEERS; i++)
+		cr_assert_eq(queue_of(0)->peers[at[0][i]]->rings->peer, queue_of(0)->peers[at[0][i]]);
+	mute[0] = false;
+	unsigned got = 0;
+	for (unsigned i = 0; i < 2000 && got < PEERS; i++) {
+		got += take(1);
+		take(0);
+		fixture.now += FIXTURE_MS / 10;
+	}
+	cr_assert_eq(got, PEERS);
 }
