@@ -3,7 +3,7 @@
  * Measures the table of a parameter server in one process, beside floors in the same run. Main thread of each process.
  *
  * usage: pstable [ROWS]...         pulls and pushes; default 630000 and 8000000 rows
- *        pstable grow ROWS [DIM]   work and processor time of each insert while a table grows; rows of 1 number
+ *        pstable grow ROWS [DIM]   work and processor time of each insert while a table grows, twice; rows of 1 number
  *        pstable slice ROWS        processor time of each operation while partitions are read in slices and change
  *
  * A pull reads 2000 keys of 16 floats, a push applies Adagrad to them. Keys are drawn before the clock starts, uniform
@@ -446,7 +446,7 @@ int main(int argc, char **argv)
 	if (help || ((grows || cuts) && argc != 3 && !(grows && argc == 4)) || dim < 1 || dim > PST_DIM_MAX) {
 		fprintf(help ? stdout : stderr,
 			"usage: pstable [ROWS]...         pulls and pushes\n"
-			"       pstable grow ROWS [DIM]   each insert while a table grows; rows of 1 number\n"
+			"       pstable grow ROWS [DIM]   each insert while a table grows, twice; rows of 1 number\n"
 			"       pstable slice ROWS        each operation while partitions are read\n");
 		return help ? 0 : 2;
 	}
