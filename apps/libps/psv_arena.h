@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #define PSV_SPARES      8u
-#define PSV_SPARE_BYTES ((size_t)8 << 20) /* of the largest block that is kept */
+#define PSV_SPARE_BYTES ((size_t)4 << 20) /* of the largest block that is kept */
 
 struct psv_block_memory {
 	void *at; /* NULL: none */
