@@ -206,6 +206,7 @@ static enum far_status init_shards(struct init *in)
 		.closing = gathers_end,
 		.place = message_reply_buffer,
 		.complete = agent_complete,
+		.future_done = agent_done_future,
 		.name_of = name_of,
 		.renewed = renewed,
 		.rank = (uint32_t)a->rank,

@@ -56,7 +56,7 @@ static enum far_status failed(const struct far_future *f, struct far_err *err)
 	err->executed = (enum far_executed)f->executed;
 	err->code = f->code;
 	/* There is only a status if memory for the reply or the failure was short, or the future was dropped. */
-	const struct failure *failure = f->len ? future_bytes(f) : NULL;
+	const struct failure *failure = future_len(f) ? future_bytes(f) : NULL;
 	char none[FAR_ERR_TEXT_MAX], why[BUDGET_TEXT_MAX];
 	if (status == FAR_RESOURCE && !failure) { /* the code is the requested size in MiB: future_complete() */
 		budget_text(why, sizeof why, (uint64_t)f->code << 20);
@@ -75,7 +75,7 @@ static enum far_status failed(const struct far_future *f, struct far_err *err)
 /* Reads a value that holds others, or an object of a custom type: it owns memory besides the payload. */
 static int read_tree(struct far_future *f, struct far_val *out, enum far_status *status, struct far_err *err)
 {
-	*status = tree_read(future_bytes(f), f->len, f->buf ? f->buf : &f->head, out, err);
+	*status = tree_read(future_bytes(f), future_len(f), f->buf ? f->buf : &f->head, out, err);
 	if (*status && err)
 		err->executed = FAR_EXECUTED_YES;
 	return *status ? -1 : 0;
@@ -101,7 +101,7 @@ static int read_value(struct far_future *f, struct far_val *out, enum far_status
 		*out = tree_root(f->buf);
 		return 1;
 	}
-	int error = values_read(future_bytes(f), f->len, out, 1, &n, NULL);
+	int error = values_read(future_bytes(f), future_len(f), out, 1, &n, NULL);
 	if (unlikely(error == -ENOMEM))
 		return read_tree(f, out, status, err);
 	if (unlikely(error || n != 1)) {

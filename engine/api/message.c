@@ -282,20 +282,20 @@ static enum far_status call_held(struct shard *s, struct call_start *start, void
 static enum far_status call_handed(struct shard *s, struct call_start *start, void *reply, size_t cap,
 				   size_t *reply_len, struct far_err *err)
 {
-	struct far_future *f = future_alloc(s);
+	struct far_future *f = future_alloc_handed(s);
 	if (!f)
 		return agent_no_future(err);
 	enum far_status status = agent_call_and_wait(s, start, f, err);
 	if (!status)
 		status = agent_result(f, NULL, err);
 	if (!status) {
-		if (f->len > cap) {
-			status = too_small(f->len, cap, reply_len, err);
+		if (future_len(f) > cap) {
+			status = too_small(future_len(f), cap, reply_len, err);
 		} else {
-			if (f->len)
-				memcpy(reply, future_bytes(f), f->len);
+			if (future_len(f))
+				memcpy(reply, future_bytes(f), future_len(f));
 			if (reply_len)
-				*reply_len = f->len;
+				*reply_len = future_len(f);
 		}
 	}
 	buf_unref(&f->head);

@@ -170,7 +170,7 @@ __attribute__((noinline)) static enum far_status async_general(struct typed_call
 		return status == FAR_PENDING ? typed_call_async(c, out, err) : status;
 	if (unlikely(start.ready || recv_buf_given(c->opts)))
 		return async_apart(route.via, &start, c->opts, out, err);
-	struct far_future *f = future_alloc(route.via);
+	struct far_future *f = future_alloc_handed(route.via);
 	if (unlikely(!f))
 		return no_future(&start, err);
 	future_mark_timed(f, FUTURE_CALL, start.left);
@@ -372,7 +372,7 @@ static enum far_status sync_general(struct typed_call *c, const char *function, 
 		return status == FAR_PENDING ? typed_call_sync(c, out, err) : status;
 	if (unlikely(start.extra != NULL))
 		start.extra->mode = FAR_CALL_SYNC;
-	struct far_future *f = future_alloc(route.via);
+	struct far_future *f = future_alloc_handed(route.via);
 	if (unlikely(!f))
 		return no_future(&start, err);
 	if (unlikely(start.ready || recv_buf_given(c->opts)))

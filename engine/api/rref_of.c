@@ -29,7 +29,7 @@ static void settle(struct shard *s, struct shard_task *task)
 		r->rref.types = u->rref.types;
 		rref_class_set(&r->rref, rref_class(&u->rref));
 		value.data = future_bytes(f);
-		value.len = f->len;
+		value.len = future_len(f);
 		value.buf = f->buf;
 		rref_settle(s, r, &value, f->code == FUTURE_TREE);
 	} else {

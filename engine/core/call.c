@@ -151,6 +151,8 @@ __attribute__((noinline, cold)) static int no_credit(struct shard *s, struct ses
 		return -ESHUTDOWN;
 	if (session_is_dead(s, se))
 		return -EPIPE;
+	if (start->id) /* future_alloc_handed() leaves it as it was */
+		start->id->slot = 0;
 	int error = s->hold_calls ? s->hooks.call_hold(s, se, start) : 1;
 	if (error <= 0)
 		return error;

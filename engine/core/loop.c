@@ -21,6 +21,7 @@
 #include "core/timer.h"
 #include "core/waiting.h"
 #include "memory/budget.h"
+#include "nic/lane.h"
 
 #include <errno.h>
 #include <string.h>
@@ -32,23 +33,8 @@
 #define PASSES_PER_IDLE 16u
 static int start_cell(struct shard *s, const struct submit_cell *cell, uint64_t now, struct call_start *start)
 {
-	*start = (struct call_start){
-		.worker = cell->worker,
-		.fn = cell->fn,
-		.typed = cell->typed,
-		.shard = cell->shard,
-		.deadline = cell->deadline,
-		.left = cell->deadline == TIME_NEVER ? TIME_NEVER : cell->deadline - now,
-		.retry_ns = cell->retry_ns,
-		.done = cell->done,
-		.user = cell->user,
-		.id = cell->id,
-		.app = cell->app,
-		.data = cell->buf ? buf_data(cell->buf) : cell->bytes,
-		.len = cell->len,
-		.ready = cell->ready ? cell->buf : NULL,
-		.extra = cell->extra ? cell->user : NULL,
-	};
+	submit_read(&s->submit, cell, start);
+	start->left = start->deadline == TIME_NEVER ? TIME_NEVER : start->deadline - now;
 	uint32_t session = session_index(s, cell->worker, cell->shard);
 	s->waiting_slot_held = true; /* since waiting_submit() */
 	int error = cell->deadline <= now ? -ETIME : shard_call(s, start);
@@ -89,7 +75,7 @@ static inline void prefetch_submitted(const struct shard *s)
 
 static void submission_taken(struct shard *s, struct submit_cell *cell)
 {
-	if (unlikely(cell->ready && cell->done)) /* the ring's own reference */
+	if (unlikely(cell->ready && submit_replies(cell))) /* the ring's own reference */
 		s->hooks.ready_drop(s, cell->buf);
 	submit_pop(&s->submit, cell);
 }
@@ -99,11 +85,11 @@ static unsigned take_submissions(struct shard *s)
 	struct submit_cell *cell;
 	unsigned n = 0;
 	while (n < FAR_BURST && (cell = submit_peek(&s->submit))) {
-		/* Both are in the cache of the thread that called: its second line, and the result in its future. */
-		__builtin_prefetch(cell->bytes);
-		__builtin_prefetch((const void *)((uintptr_t)cell->user + offsetof(struct far_future, bytes)), 1);
+		/* The thread that waits reads it all the time: its ownership comes while the call runs. */
+		if (likely(cell->plain))
+			lane_prefetch_write((uintptr_t) & ((struct far_future *)cell->user)->state);
 		prefetch_submitted(s);
-		if (likely(cell->done))
+		if (likely(submit_replies(cell)))
 			start_submitted(s, cell);
 		else
 			s->hooks.oneway_queue(s, cell->worker, cell->shard, cell->buf);
@@ -121,7 +107,7 @@ unsigned shard_take_calls(struct shard *s)
 	unsigned n = 0;
 	for (; n < FAR_SUBMIT_SLOTS && (cell = submit_peek(&s->submit)); n++) {
 		/* One that ends here has a callback, and a one-way message that is dropped gives memory back. */
-		if (!cell->done || start_cell(s, cell, clock_now(s->config.clock), &start)) {
+		if (!submit_replies(cell) || start_cell(s, cell, clock_now(s->config.clock), &start)) {
 			s->waiting_slot_held = false; /* it keeps its waiting slot, too */
 			break;
 		}

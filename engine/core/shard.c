@@ -80,7 +80,7 @@ static bool allocate_rings(struct shard *s, const struct shard_limits *l)
 	struct mail *in = shard_zeroed(l->mailbox_slots, sizeof *in),
 		    *out = shard_zeroed(l->mailbox_slots, sizeof *out);
 	if (cells)
-		submit_init(&s->submit, cells, l->submit_slots);
+		submit_init(&s->submit, cells, l->submit_slots, s->config.future_done);
 	if (in)
 		mailbox_init(&s->mail_in, in, l->mailbox_slots);
 	if (out)

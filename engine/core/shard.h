@@ -144,6 +144,7 @@ struct shard_config {
 	void *(*place)(call_done_fn *done, void *user, size_t len);
 	/** Completes a future of the agent with the completion of its call. */
 	void (*complete)(struct far_future *f, const struct completion *o);
+	call_done_fn *future_done; /* the same as the `done` of a call, whose `user` is the future; NULL: none */
 	/** Writes the name of a worker, of FAR_NAME_MAX bytes. */
 	void (*name_of)(const struct far_agent *agent, uint32_t rank, char *name);
 	/** True if a worker is a member now, by another incarnation than this. NULL: never. */

@@ -97,7 +97,7 @@ static struct far_future *take_new(void)
 	return &f[i];
 }
 
-struct far_future *future_alloc(struct shard *shard)
+struct far_future *future_alloc_handed(struct shard *shard)
 {
 	struct far_future *f = pop();
 	if (unlikely(!f) && !(f = take_new()))
@@ -106,7 +106,14 @@ struct far_future *future_alloc(struct shard *shard)
 	atomic_store_explicit(&f->state, 0, memory_order_relaxed);
 	f->shard = shard;
 	f->buf = NULL;
-	f->call = (struct call_id){0};
+	return f;
+}
+
+struct far_future *future_alloc(struct shard *shard)
+{
+	struct far_future *f = future_alloc_handed(shard);
+	if (f)
+		f->call = (struct call_id){0};
 	return f;
 }
 
@@ -243,7 +250,8 @@ static void published(struct far_future *f, uint32_t old)
 /* Sets status and state of a future whose bytes are written, and wakes its sleepers. Returns the former state. */
 static uint32_t publish(struct far_future *f, const struct completion *o, enum far_status status, size_t len)
 {
-	f->len = len;
+	f->len = (uint32_t)len;
+	f->len_high = (uint16_t)((uint64_t)len >> 32);
 	f->status = (uint8_t)status;
 	f->executed = (uint8_t)o->executed;
 	f->code = o->code;

@@ -53,6 +53,7 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -104,36 +105,39 @@ struct future_listener {
  * `bytes` before the state becomes done; they are constant from then on.
  */
 struct far_future {
+	/* ---- The thread that has it: written before the call is started, and after it has ended ---- */
 	struct far_buf head;    /* reference count; kind BUF_IN_FUTURE. A borrower of inline `bytes` holds one, too */
-	_Atomic uint32_t state; /* bits as above */
 	uint32_t index;         /* position in the pool; constant once used */
+	_Atomic uint32_t next;  /* while free: index + 1 of the next free future, 0: none */
 	struct shard *shard;    /* the shard that completes it; NULL: none does. Valid while pending */
 	struct far_buf *buf;    /* result or error text longer than FUTURE_INLINE; NULL: in `bytes` */
-	uint64_t len;           /* bytes of the result or error text */
-	union {
-		struct {
-			int32_t code;     /* error code; of a value FUTURE_DECODED, FUTURE_TREE or 0 */
-			uint8_t status;   /* enum far_status */
-			uint8_t executed; /* enum far_executed */
-		};
-		uint64_t outcome; /* the three in one store */
-	};
-	_Atomic uint32_t next;  /* while free: index + 1 of the next free future, 0: none */
 	_Atomic uint32_t watch; /* buf_number() of the watch (watch.h), 0: none. Set at most once until recycled, and
 				 * LISTENED then */
 	_Atomic(struct future_listener *) listeners; /* newest first; a mark of future.c once taken by the completer */
+	uint64_t left;                               /* ns that the call had, if TIMED */
+
+	/* ---- The completer, once: one line, on which a thread that waits spins ---- */
+	alignas(64) _Atomic uint32_t state; /* bits as above */
+	uint32_t len;                       /* bytes of the result or error text, the low half: future_len() */
 	union {
-		alignas(64) uint8_t bytes[FUTURE_INLINE];
-		/* Of a pending CALL; not beside `state`, which a thread that waits reads again and again. */
 		struct {
-			struct far_recv_buf recv_buf; /* where the caller wants the result; unset without one */
-			struct call_id call;          /* the call that completes it */
-			uint64_t left;                /* ns that the call had, if TIMED */
+			int32_t code;      /* error code; of a value FUTURE_DECODED, FUTURE_TREE or 0 */
+			uint8_t status;    /* enum far_status */
+			uint8_t executed;  /* enum far_executed */
+			uint16_t len_high; /* bits 32 to 47 of the length */
 		};
+		uint64_t outcome; /* the four in one store */
 	};
+	uint8_t bytes[FUTURE_INLINE]; /* the last ones begin the third line */
+
+	/* ---- The shard, of a pending CALL: no other thread reads or writes it while the call is under way ---- */
+	struct call_id call;          /* the call that completes it */
+	struct far_recv_buf recv_buf; /* where the caller wants the result; unset without one */
 };
 
-static_assert(sizeof(struct far_future) == 128, "a future is two lines: its state, and a small result");
+static_assert(offsetof(struct far_future, left) < 64 && offsetof(struct far_future, state) == 64 &&
+		      offsetof(struct far_future, bytes) == 80 && sizeof(struct far_future) == 192,
+	      "a line each of its owner, of its state with a small result, and of its call");
 
 /** How a call ended: the shard passes it to the call's `done`. `data` is valid during that call only. */
 struct completion {
@@ -161,6 +165,9 @@ struct far_future *future_reserve(void);
 /** A pending future with one reference, completed by `shard` (NULL: by no shard). NULL: all futures of the pool are in
  * use. Lock-free once the pool is reserved. */
 struct far_future *future_alloc(struct shard *shard);
+
+/** The same, of a future whose call is passed to shard_call() next, which sets `call`: that line stays the shard's. */
+struct far_future *future_alloc_handed(struct shard *shard);
 
 /** Free futures that the holder of a shard keeps, so that the usual use of a future has no locked operation but its
  * completion. All zero: none. */
@@ -270,6 +277,12 @@ void future_sleep(struct far_future *f, uint32_t seen, uint64_t until);
 
 /** Ends the sleeps on the state word of a future without completing it. The future may have been recycled meanwhile. */
 void future_wake(_Atomic uint32_t *state);
+
+/** Length of a done future's result or error text. */
+static inline uint64_t future_len(const struct far_future *f)
+{
+	return f->len | (uint64_t)f->len_high << 32;
+}
 
 /** Bytes of a done future's result or error text. */
 const void *future_bytes(const struct far_future *f);

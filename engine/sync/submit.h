@@ -4,9 +4,10 @@
  * time (the holder of the progress token).
  *
  * Positions count up and wrap at 2^32; the cell of position p is p & mask, and lap = p & ~mask. A producer claims p
- * when the cell's turn equals lap and fills it; the turn lap + 1 passes the cell to the consumer, which sets the turn
- * to the next lap. A full ring is reported to the caller as back-pressure. Zeroed cells are an empty ring, so a cell's
- * memory is touched on first use only.
+ * when it is less than a ring ahead of `head`, and fills its cell; the turn lap + 1 passes the cell to the consumer,
+ * which passes all cells before `head` back. So the line of a small call moves once, and the consumer writes none that
+ * producers read before the ring seems full. A full ring is reported to the caller as back-pressure. Zeroed cells are
+ * an empty ring, so a cell's memory is touched on first use only.
  */
 #ifndef FAR_SYNC_SUBMIT_H
 #define FAR_SYNC_SUBMIT_H
@@ -18,9 +19,11 @@
 #include <assert.h>
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <string.h>
 
-#define SUBMIT_INLINE 48u
+#define SUBMIT_INLINE 48u /* bytes of a payload that lies in its cell */
+#define SUBMIT_LINE   32u /* the same of a call of one line */
 
 struct far_val;
 
@@ -64,32 +67,38 @@ struct call_start {
 #define CALL_START_REST .deadline = 0, .left = 0, .retry_ns = 0, .id = NULL, .ready = NULL, .extra = NULL
 
 /** A call in the ring; fields as in struct call_start. Written by the producer between its claim and turn = lap + 1,
- * read by the consumer until submit_pop(). */
+ * read by the consumer until submit_pop(); the consumer writes nothing. A plain call is its first line: it completes a
+ * future as that of submit_init(), has no `app` and is not sent again, and its payload is short. */
 struct submit_cell {
-	alignas(64) _Atomic uint32_t turn; /* release of each side pairs with the acquire of the other */
+	alignas(64) _Atomic uint32_t turn; /* release; pairs with the acquire of submit_peek() and submit_ahead() */
 	uint32_t worker;
 	uint16_t fn;
 	uint8_t typed;
 	uint8_t shard;
-	bool ready; /* `buf` is call_start.ready */
-	bool extra; /* `user` is call_start.extra */
+	bool plain;        /* `len` and what follows `bytes` are unset */
+	bool ready;        /* `buf` is call_start.ready */
+	bool extra;        /* `user` is call_start.extra */
+	uint8_t plain_len; /* bytes of the payload of a plain call */
 	uint64_t deadline;
-	uint64_t retry_ns;
-	call_done_fn *done;
 	void *user;
+	uint8_t bytes[SUBMIT_INLINE]; /* SUBMIT_LINE of them in the first line */
+	call_done_fn *done;
 	struct call_id *id;
 	void (*app)(void);
+	uint64_t retry_ns;
 	uint64_t len;
 	struct far_buf *buf; /* payload beyond SUBMIT_INLINE, or call_start.ready; NULL: in `bytes` */
-	uint8_t bytes[SUBMIT_INLINE];
 };
 
-static_assert(sizeof(struct submit_cell) == 128, "a submission is two lines");
+static_assert(sizeof(struct submit_cell) == 128 && offsetof(struct submit_cell, bytes) + SUBMIT_LINE == 64,
+	      "a submission is two lines, a plain one is the first");
 
 struct submit_ring {
 	alignas(64) struct submit_cell *cells; /* constant */
 	uint32_t mask;                         /* number of cells − 1; constant */
+	call_done_fn *done;                    /* of plain calls; constant */
 	alignas(64) _Atomic uint32_t tail;     /* next position to claim; writers: producers */
+	_Atomic uint32_t head_seen;            /* an earlier value of `head`; writers: producers */
 	/* The consumer's position. Writer: holder of the token; other threads read the three to check for work. A check
 	 * that races with a pop may be wrong either way: the popping thread holds the token, and checks once more
 	 * after its release. */
@@ -100,8 +109,9 @@ struct submit_ring {
 
 /* ---- Start only ---- */
 
-/** Initialises an empty ring over cells[0, n), all zero; n is a power of two, at least FAR_SUBMIT_SLOTS_MIN. */
-void submit_init(struct submit_ring *r, struct submit_cell *cells, uint32_t n);
+/** Initialises an empty ring over cells[0, n), all zero; n is a power of two, at least FAR_SUBMIT_SLOTS_MIN. `done`: of
+ * the calls that complete a future, `user`, and are cancelled by its `call`; NULL: no call is plain. */
+void submit_init(struct submit_ring *r, struct submit_cell *cells, uint32_t n, call_done_fn *done);
 
 /* ---- Any thread ---- */
 
@@ -133,6 +143,15 @@ static inline uint32_t submit_waiting(const struct submit_ring *r)
 	uint32_t head = atomic_load_explicit(&r->head, memory_order_acquire);
 	return atomic_load_explicit(&r->tail, memory_order_relaxed) - head;
 }
+
+/** False for a one-way message. */
+static inline bool submit_replies(const struct submit_cell *cell)
+{
+	return cell->plain || cell->done;
+}
+
+/** The call of a cell, but for `left`. Its payload is valid until submit_pop(). */
+void submit_read(const struct submit_ring *r, const struct submit_cell *cell, struct call_start *start);
 
 /** Returns the oldest cell, `cell`, to the producers, and drops its buffer. */
 void submit_pop(struct submit_ring *r, struct submit_cell *cell);

@@ -37,11 +37,11 @@ const char *object_type_text(const struct rref_record *r, char *buf, size_t len)
 	if (f->code == FUTURE_TREE)
 		v = tree_root(f->buf);
 	else
-		error = values_read(future_bytes((struct far_future *)(uintptr_t)f), f->len, &v, 1, &n, NULL);
+		error = values_read(future_bytes((struct far_future *)(uintptr_t)f), future_len(f), &v, 1, &n, NULL);
 	const char *name = far_type_name((enum far_type)v.type);
 	if (error == -ENOMEM) { /* it has parts, or is of a custom type: the bytes of a value begin so */
 		struct values_arena arena = {.more = tree_more, .rref = tree_take_address};
-		error = values_read(future_bytes((struct far_future *)(uintptr_t)f), f->len, &v, 1, &n, &arena);
+		error = values_read(future_bytes((struct far_future *)(uintptr_t)f), future_len(f), &v, 1, &n, &arena);
 		const struct custom_type *t = !error && v.type == FAR_TYPE_CUSTOM ? types_find(v.u.custom.hash) : NULL;
 		name = t ? t->type.name : far_type_name((enum far_type)v.type);
 		tree_release_memory(&arena);

@@ -374,14 +374,14 @@ void rref_fetched(struct shard *s, struct rref_open *open)
 			deferred_error(d, err.status, FAR_EXECUTED_YES, 0, err.text, strlen(err.text));
 		else
 			rref_answer_value(d, &root, &plan);
-	} else if (f->buf && f->len <= d->limit) {
+	} else if (f->buf && future_len(f) <= d->limit) {
 		d->buf = f->buf;
-		d->len = f->len;
+		d->len = future_len(f);
 		buf_ref(d->buf);
 	} else {
-		void *at = deferred_room(d, f->len);
-		if (at && f->len)
-			memcpy(at, future_bytes(f), f->len);
+		void *at = deferred_room(d, future_len(f));
+		if (at && future_len(f))
+			memcpy(at, future_bytes(f), future_len(f));
 	}
 	deferred_finish(d);
 	rref_open_free(open);
@@ -394,10 +394,10 @@ static bool answer_at_once(struct far_req *req, const struct rref_record *r)
 	if (!r || !r->settled || r->status || r->made || req->record)
 		return false;
 	struct far_future *f = r->value;
-	if (f->code == FUTURE_TREE || f->len > se->eager_max || f->len > se->message_max)
+	if (f->code == FUTURE_TREE || future_len(f) > se->eager_max || future_len(f) > se->message_max)
 		return false;
 	req->answer = ANSWER_SENT;
-	answer_send(req, future_bytes(f), f->len);
+	answer_send(req, future_bytes(f), future_len(f));
 	return true;
 }
 

@@ -100,7 +100,7 @@ Test(complete, values)
 	struct far_future *f = future_alloc(agents[0]->shards[0]);
 	agent_complete(f, &o);
 	cr_assert(future_done(f));
-	cr_assert_eq(f->len, sizeof bytes);
+	cr_assert_eq(future_len(f), sizeof bytes);
 	cr_assert_str_eq(future_bytes(f), bytes);
 	far_future_free(f);
 }

@@ -165,7 +165,7 @@ Test(limits, ring_of_two)
 	static struct submit_cell cells[2];
 	static struct submit_ring ring;
 	struct call_start start = {.done = take_result, .data = "x", .len = 1};
-	submit_init(&ring, cells, 2);
+	submit_init(&ring, cells, 2, NULL);
 	for (int wrapped = 0; wrapped < 2; wrapped++) {
 		for (uintptr_t i = 1; i < 100; i += 2) {
 			start.user = (void *)i;

@@ -26,7 +26,7 @@ Test(future, is_pending_until_completed)
 	future_complete(f, &o);
 	cr_assert(future_done(f));
 	cr_assert_eq(f->status, FAR_OK);
-	cr_assert_eq(f->len, 3u);
+	cr_assert_eq(future_len(f), 3u);
 	cr_assert_eq(memcmp(future_bytes(f), "abc", 3), 0);
 	buf_unref(&f->head);
 }
@@ -41,7 +41,7 @@ Test(future, keeps_bytes_of_every_size)
 		struct far_future *f = future_alloc(NULL);
 		struct completion o = value(bytes, sizes[i]);
 		future_complete(f, &o);
-		cr_assert_eq(f->len, sizes[i]);
+		cr_assert_eq(future_len(f), sizes[i]);
 		cr_assert_eq(memcmp(future_bytes(f), bytes, sizes[i]), 0);
 		cr_assert_eq(f->buf != NULL, sizes[i] > FUTURE_INLINE);
 		buf_unref(&f->head);
@@ -67,7 +67,7 @@ Test(future, a_result_too_large_for_any_buffer_becomes_resource)
 	struct completion o = value("", SIZE_MAX / 2);
 	future_complete(f, &o);
 	cr_assert_eq(f->status, FAR_RESOURCE);
-	cr_assert_eq(f->len, 0u);
+	cr_assert_eq(future_len(f), 0u);
 	buf_unref(&f->head);
 }
 
@@ -201,7 +201,7 @@ Test(future, a_line_wakes_its_sleeper, .timeout = 60)
 		sched_yield();
 	future_complete_line(f, 3);
 	pthread_join(t, NULL);
-	cr_assert(f->status == FAR_OK && f->executed == FAR_EXECUTED_YES && f->code == 0 && f->len == 3);
+	cr_assert(f->status == FAR_OK && f->executed == FAR_EXECUTED_YES && f->code == 0 && future_len(f) == 3);
 	buf_unref(&f->head);
 }
 

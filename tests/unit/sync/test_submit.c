@@ -10,16 +10,21 @@
 static struct submit_cell cells[FAR_SUBMIT_SLOTS];
 static struct submit_ring ring;
 
-static void setup(void)
-{
-	submit_init(&ring, cells, FAR_SUBMIT_SLOTS);
-}
-
-TestSuite(submit, .init = setup);
-
 static void nothing(void *user, const struct completion *o)
 {
 }
+
+/* Of plain calls. */
+static void complete(void *user, const struct completion *o)
+{
+}
+
+static void setup(void)
+{
+	submit_init(&ring, cells, FAR_SUBMIT_SLOTS, complete);
+}
+
+TestSuite(submit, .init = setup);
 
 static int put(const void *data, size_t len, void *user)
 {
@@ -60,6 +65,62 @@ Test(submit, carries_a_call_whole)
 		submit_pop(&ring, cell);
 		cr_assert_null(submit_peek(&ring));
 	}
+}
+
+Test(submit, a_plain_call_is_one_line)
+{
+	static struct far_future f;
+	static const char bytes[] = "0123456789abcdef0123456789abcdef0123456789";
+	const struct call_start plain = {.worker = 3,
+					 .fn = 9,
+					 .typed = 1,
+					 .shard = 2,
+					 .deadline = 77,
+					 .done = complete,
+					 .user = &f,
+					 .id = &f.call,
+					 .data = bytes,
+					 .len = SUBMIT_LINE};
+	struct call_start others[] = {plain, plain, plain, plain, plain, plain};
+	others[1].len++;
+	others[2].done = nothing;
+	others[3].id = NULL;
+	others[4].retry_ns = 5;
+	others[5].app = (void (*)(void))nothing;
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+		const struct call_start *c = &others[i];
+		struct call_start read;
+		void *second = (uint8_t *)&cells[i] + 64;
+		uint8_t before[64];
+		memset(second, 0xa5, sizeof before);
+		memset(before, 0xa5, sizeof before);
+		cr_assert_eq(submit_put(&ring, c), 0);
+		struct submit_cell *cell = submit_peek(&ring);
+		cr_assert_eq(cell, &cells[i]);
+		cr_assert_eq(cell->plain, i == 0);
+		cr_assert(submit_replies(cell));
+		cr_assert_eq(memcmp(second, before, sizeof before) == 0, i == 0);
+		submit_read(&ring, cell, &read);
+		cr_assert(read.worker == 3 && read.fn == 9 && read.typed == 1 && read.shard == 2 &&
+			  read.deadline == 77);
+		cr_assert(read.done == c->done && read.user == &f && read.id == c->id && read.app == c->app);
+		cr_assert(read.retry_ns == c->retry_ns && !read.ready && !read.extra && !read.write);
+		cr_assert_eq(read.len, c->len);
+		cr_assert_eq(memcmp(read.data, bytes, c->len), 0);
+		submit_pop(&ring, cell);
+	}
+}
+
+Test(submit, the_consumer_writes_no_cell)
+{
+	cr_assert_eq(put("x", 1, NULL), 0);
+	struct submit_cell *cell = submit_peek(&ring), before;
+	struct call_start read;
+	memcpy(&before, cell, sizeof before);
+	submit_read(&ring, cell, &read);
+	submit_pop(&ring, cell);
+	cr_assert_eq(memcmp(cell, &before, sizeof before), 0);
+	cr_assert_null(submit_peek(&ring));
 }
 
 static void fill_with_q(const void *data, void *dst, size_t len, copy_fn *copy)

@@ -119,6 +119,7 @@ Test(fault, late_and_ended)
 {
 	struct result r[3] = {{0}};
 	set(FAR_FAULT_CALL, 0, 5 * FAR_MS, 0);
+	r[1].id = (struct call_id){1, 1}; /* of a call before */
 	for (int i = 0; i < 3; i++)
 		cr_assert_eq(call(&r[i], FAR_FOREVER, "x", 1), 0);
 	cr_assert(call_cancel(shard, &r[1].id));
