@@ -150,10 +150,24 @@ OPERATION(future_callback)
 	buf_unref(&f->head);
 }
 
+static void completed(void *user, const struct completion *completion)
+{
+	(void)user;
+	(void)completion;
+}
+
 OPERATION(submission)
 {
-	const struct call_start c = {
-		.worker = 1, .fn = 1, .deadline = TIME_NEVER, .left = TIME_NEVER, .data = bytes, .len = 32};
+	static struct far_future f;
+	const struct call_start c = {.worker = 1,
+				     .fn = 1,
+				     .deadline = TIME_NEVER,
+				     .left = TIME_NEVER,
+				     .done = completed,
+				     .user = &f,
+				     .id = &f.call,
+				     .data = bytes,
+				     .len = 32};
 	(void)i;
 	must_be(submit_put(&ring, &c) == 0, "submit_put()");
 	struct submit_cell *cell = submit_peek(&ring);
@@ -253,7 +267,7 @@ static void prepare(void)
 	must_be(registry_add(&registry, &f, &err) == FAR_OK, "registry_add()");
 	add = registry_find(&registry, "far::add");
 	must_be(add != NULL, "registry_find()");
-	submit_init(&ring, cells, 64);
+	submit_init(&ring, cells, 64, completed);
 	mailbox_init(&box, mails, 64);
 	tensor = far_tensor_1d(FAR_F32, numbers, 2);
 	pair[0] = pair[1] = far_tensor_val(&tensor);

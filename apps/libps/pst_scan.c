@@ -268,12 +268,12 @@ static void prefetch_rows(const struct pst_table *t, const struct step *s)
 	for (uint32_t i = 0; i < s->n; i++) {
 		uint32_t id = s->entry[i].row;
 		if (t->schema.kind == PST_VALUES) {
-			pst_prefetch(pst_values_at(&t->values, id), PST_PREFETCH_BYTES, false);
+			pst_prefetch(pst_values_at(&t->values, id), PST_PREFETCH_BYTES);
 			continue;
 		}
-		pst_prefetch(pst_slabs_at(&t->rows, id), t->row_bytes, false);
+		pst_prefetch(pst_slabs_at(&t->rows, id), t->row_bytes);
 		if (t->state_floats)
-			pst_prefetch(pst_slabs_at(&t->state, id), t->state_floats * sizeof(float), false);
+			pst_prefetch(pst_slabs_at(&t->state, id), t->state_floats * sizeof(float));
 		if (t->ttl_ticks)
 			__builtin_prefetch(pst_written(t, id));
 	}
