@@ -70,6 +70,11 @@ void agent_complete(struct far_future *f, const struct completion *o)
 		complete_tree(f, o);
 }
 
+void agent_done_future(void *user, const struct completion *o)
+{
+	agent_complete(user, o);
+}
+
 void agent_complete_error(struct future_listener *l, struct far_future *f, const struct far_err *err)
 {
 	struct completion o = {.status = err->status, .executed = err->executed, .code = err->code};

@@ -354,11 +354,6 @@ enum far_status agent_start_waiting(struct shard *s, struct call_start *start, s
 	return status;
 }
 
-void agent_done_future(void *user, const struct completion *o)
-{
-	agent_complete(user, o);
-}
-
 /* No reference: the waiter keeps the future and holds the shard until the call has ended. */
 static void done_held(void *user, const struct completion *o)
 {

@@ -25,15 +25,13 @@
  * an assignment the last position counts. An operation is cut into requests of about half of FAR_PS_CHUNK_BYTES, or of
  * FAR_PS_PART_KEYS keys if these take more, up to FAR_PS_CHUNK_BYTES; at most 8192 keys each. Up to 256 KiB for a shard
  * are sent at once: the first requests of a pull before its last keys are looked at, and of a change the shortest one
- * to a shard first, so that the servers begin early. A larger operation is cut into
- * requests of FAR_PS_PART_KEYS keys, and a shard has one at a time, so that a request of another operation waits for
- * one at most. A request is applied at once: no other request to that shard is applied in the middle of it. Different
- * requests of one operation are not ordered. A read of more than 262144 keys goes through them in segments of 16384,
- * one after the other: equal keys of different segments travel each. When its deadline passes, the segments that were
- * not begun are late. A change looks at all keys and numbers first, and sends nothing if its deadline passes meanwhile.
- *
- * Order: pushes to a row are applied one after the other as they arrive, those of different clients within one step of
- * the clocks (far_ps_clock()) too. Sums in f32 depend on the order, so two runs may differ in the last bits.
+ * to each shard. A larger operation is cut into requests of FAR_PS_PART_KEYS keys, and a shard has one at a time, so
+ * that a request of another operation waits for one at most. A request is applied at once: no other request to that
+ * shard is applied in the middle of it. Different requests of one operation are not ordered. A read of more than 262144
+ * keys goes through them in segments of 16384, one after the other: equal keys of different segments travel each. When
+ * its deadline passes, the segments that were not begun are late. A change looks at all keys and numbers first, and
+ * sends nothing if its deadline passes meanwhile. Pushes to a row are applied as they arrive, within a step of the
+ * clocks too, so that sums in f32 may differ in the last bits between two runs.
  *
  * Results: `status` takes an enum far_ps_status for each key. The future completes with an int, the number of positions
  * that a server has answered. With `partial` it completes so at the deadline at the latest. Without `partial` it fails
@@ -102,8 +100,7 @@ enum far_ps_status {
 	FAR_PS_NEW,     /* its row was made by this operation */
 	FAR_PS_MISSING, /* it has no row: the fallback row was returned, nothing was erased */
 	FAR_PS_WAITING, /* a push to a key that is not admitted yet: counted, the gradient dropped */
-	FAR_PS_REFUSED, /* the table is full: the gradient or row was dropped; a pull returns what a new row would have
-			 */
+	FAR_PS_REFUSED, /* the table is full: the gradient or row was dropped; a pull returns initial values */
 	FAR_PS_LATE,    /* no answer by the deadline. A change may have been applied or not */
 	FAR_PS_LOST,    /* its server failed the request or was lost. A change may have been applied or not */
 	FAR_PS_FAILED,  /* far_ps_call(): the function failed for it, and its row is as it was */
@@ -147,8 +144,7 @@ struct far_ps_serve_opts {
  * Partitions are divided equally over the shards of all servers, in the order of the list. `*server` is the caller's:
  * far_ps_server_stop() before the agent is shut down, far_ps_server_free() afterwards. Errors: INVALID (a name, a list
  * without this worker or with a name twice, the handler id is in use, more than FAR_PS_SHARDS_MAX shards, a tenant,
- * `reserved`),
- * UNKNOWN_WORKER, RESOURCE.
+ * `reserved`), UNKNOWN_WORKER, RESOURCE.
  */
 enum far_status far_ps_serve(struct far_agent *agent, const char *name, const struct far_ps_serve_opts *opts,
 			     struct far_ps_server **server, struct far_err *err);
@@ -213,8 +209,8 @@ enum far_status far_ps_fn_unregister(const char *name, struct far_err *err);
 struct far_ps_rule_fn {
 	const char *name; /* as of struct far_ps_fn */
 	/** Changes a row [dim] and its state by a gradient, which was clipped and has l1 and l2. On the thread of the
-	 * row's shard, as struct far_ps_fn.run. `rule` is that of the schema; `rate` that of the push. Must not fail:
-	 * what it leaves is not checked, also numbers that are NaN. */
+	 * row's shard, as struct far_ps_fn.run. `rule` is that of the schema; `rate` that of the push. What it leaves
+	 * is not checked: it must be finite. */
 	void (*apply)(const struct far_ps_rule *rule, float *row, float *state, const float *grad, unsigned dim,
 		      float rate, void *user);
 	void *user;
