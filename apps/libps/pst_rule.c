@@ -100,3 +100,15 @@ unsigned pst_rule_state(const struct pst_rule *rule, unsigned dim)
 	}
 	return 0;
 }
+
+unsigned pst_rule_negative(enum pst_rule_kind kind, unsigned dim, const float *state, unsigned n)
+{
+	unsigned i = n;
+	if (kind == PST_RULE_ADAGRAD || kind == PST_RULE_ROWWISE_ADAGRAD || kind == PST_RULE_RMSPROP)
+		i = 0;
+	else if (kind == PST_RULE_FTRL || kind == PST_RULE_ADAM || kind == PST_RULE_LAMB)
+		i = dim;
+	while (i < n && !(state[i] < 0))
+		i++;
+	return i;
+}

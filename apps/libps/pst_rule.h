@@ -17,8 +17,9 @@
  *   RMSprop          a = beta2 * a + (1 - beta2) * (g * g); w -= rate * g / (sqrt(a) + epsilon)
  *   Adam             m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * (g * g);
  *                    w -= rate / p * m / (sqrt(v / q) + epsilon), with p = 1 - beta1^t and q = 1 - beta2^t kept for
- * each row: p = beta1 * p + (1 - beta1); t counts the pushes to this row FTRL             n' = n + g * g; z += g -
- * (sqrt(n') - sqrt(n)) / rate * w; n = n'; w = |z| <= l1 ? 0 : (sign(z) * l1 - z) / ((beta1 + sqrt(n)) / rate + l2)
+ *                    each row as p = beta1 * p + (1 - beta1); t counts the pushes to this row
+ *   FTRL             n' = n + g * g; z += g - (sqrt(n') - sqrt(n)) / rate * w; n = n';
+ *                    w = |z| <= l1 ? 0 : (sign(z) * l1 - z) / ((beta1 + sqrt(n)) / rate + l2)
  *   LAMB             m, v, p, q as Adam; u = m / p / (sqrt(v / q) + epsilon) + decay * w;
  *                    w -= rate * |w| / |u| * u (the ratio is 1 if either is 0); a row is a layer
  *   user             the caller's function
@@ -77,5 +78,9 @@ enum far_status pst_rule_check(const struct pst_rule *rule, struct far_err *err)
 
 /** Floats of state that the rule keeps for a row of `dim` elements. */
 unsigned pst_rule_state(const struct pst_rule *rule, unsigned dim);
+
+/** The first of the n floats of a row's state that is below 0 though the rule takes its root: the next push would make
+ * the row NaN. n: there is none. */
+unsigned pst_rule_negative(enum pst_rule_kind kind, unsigned dim, const float *state, unsigned n);
 
 #endif

@@ -250,9 +250,12 @@ enum far_status far_ps_assign(struct far_ps_table *t, const uint64_t *keys, size
 	enum far_status status = psv_op_of(&op, t, PSV_ASSIGN, keys, n, future, err);
 	if (status)
 		return status;
+	const struct pst_schema schema = psv_schema_table(&t->schema, 1);
 	op.in = rows;
 	op.state = state;
 	op.state_floats = state ? t->state_floats : 0;
+	op.stored = schema.stored;
+	op.rule = schema.rule.kind;
 	return change_op(&op, opts, statuses, future, err);
 }
 

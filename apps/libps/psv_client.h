@@ -45,6 +45,8 @@ struct psv_op {
 	char table_name[PSV_NAME_BYTES]; /* for errors; "": an operation on no table */
 	unsigned dim, state_floats;      /* state of ASSIGN; 0: none */
 	enum pst_type wire;
+	enum pst_type stored;    /* of ASSIGN: rows must be finite as the table stores them */
+	enum pst_rule_kind rule; /* likewise: whose state it is */
 	enum far_ps_miss miss;
 	float rate;
 	bool partial, dense;

@@ -157,10 +157,34 @@ static enum far_status check_plain(const struct psv_op *op, struct far_err *err)
 	return FAR_OK;
 }
 
+/* Of an assignment, whose numbers are finite: as the table stores them they are too, and its optimizer can go on.
+ * `row`: room for it in 16 bits. */
+static enum far_status check_assigned(const struct psv_op *op, uint32_t key, void *row, struct far_err *err)
+{
+	const struct pst_kernels *kernels = pst_kernels_best();
+	const float *numbers = numbers_of(op, key), *state = state_of(op, key);
+	size_t bad = op->dim;
+	if (op->stored != PST_F32) {
+		kernels->narrow(op->stored, row, numbers, op->dim);
+		bad = kernels->first_bad(op->stored, row, op->dim);
+	}
+	if (bad < op->dim)
+		return pst_fail(err, FAR_INVALID, 0,
+				"element %zu of the row of key %llu is %g: more than the %s of table \"%s\" can hold",
+				bad, (unsigned long long)op->k.key[key], (double)numbers[bad],
+				op->stored == PST_F16 ? "f16" : "bf16", op->table_name);
+	bad = pst_rule_negative(op->rule, op->dim, state, op->state_floats);
+	if (bad < op->state_floats)
+		return pst_fail(err, FAR_INVALID, 0, "element %zu of the state of key %llu is %g: %s takes its root",
+				bad, (unsigned long long)op->k.key[key], (double)state[bad], pst_rule_name(op->rule));
+	return FAR_OK;
+}
+
 enum far_status psv_op_check(const struct psv_op *op, struct far_err *err)
 {
 	enum far_status status = FAR_OK;
-	if (psv_is_plain(op) && (op->kind != PSV_ASSIGN || op->k.distinct == op->k.n))
+	bool assign = op->kind == PSV_ASSIGN;
+	if (psv_is_plain(op) && (!assign || (op->k.distinct == op->k.n && op->stored == PST_F32)))
 		return check_plain(op, err);
 	float scale, *wire = malloc(op->dim * sizeof *wire);
 	if (!wire)
@@ -171,6 +195,8 @@ enum far_status psv_op_check(const struct psv_op *op, struct far_err *err)
 			op, pst_kernels_best(), key,
 			&(struct key_numbers){numbers_of(op, key), state_of(op, key), (char *)wire, (char *)&scale},
 			err);
+		if (!status && assign)
+			status = check_assigned(op, key, wire, err);
 		if (!status && key % turn == turn - 1)
 			status = psv_op_in_time(op, err);
 	}

@@ -231,7 +231,7 @@ static enum far_status divide(struct psv_op *op, struct far_err *err)
 			select_part(op);
 		if (!status && psv_has_numbers(op->kind) && !op->source)
 			status = psv_op_sums(op, err);
-		if (!status && fills_late(op))
+		if (!status && (fills_late(op) || op->kind == PSV_ASSIGN))
 			status = psv_op_check(op, err);
 		return status;
 	}

@@ -150,8 +150,8 @@ static void print_latency(FILE *f, const char *name, const struct latency *l)
 static void print_table(const struct report *r, FILE *f)
 {
 	const double *x = r->figures;
-	fprintf(f, "%s, mode %s, %u workers, tested on %.0f rows\n", r->title, r->mode, report_workers(r),
-		x[REPORT_TEST_ROWS]);
+	fprintf(f, "%s, mode %s, %u worker%s, tested on %.0f rows\n", r->title, r->mode, report_workers(r),
+		report_workers(r) == 1 ? "" : "s", x[REPORT_TEST_ROWS]);
 	bool trained = x[REPORT_SAMPLES] > 0.0; /* else it has only predicted */
 	if (!isnan(x[REPORT_TEST_RMSE])) {
 		if (trained)

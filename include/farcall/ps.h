@@ -120,10 +120,9 @@ const char *far_ps_status_name(enum far_ps_status status);
  * refuses new keys, or evicts its own rows. A table counts for each tenant whose prefix its name has.
  */
 struct far_ps_tenant {
-	const char *prefix; /* "": all tables */
-	uint64_t rows_max;  /* 0: no bound */
-	uint64_t bytes_max; /* of keys, rows and optimizer state, and blocks of values, a new one as long as the longest
-			       possible; 0: no bound */
+	const char *prefix;   /* "": all tables */
+	uint64_t rows_max;    /* 0: no bound */
+	uint64_t bytes_max;   /* of keys, rows, state and blocks of values, a new one as the longest; 0: no bound */
 	unsigned tables_max;  /* more are RESOURCE; 0: no bound */
 	uint64_t reserved[2]; /* 0 */
 };
@@ -472,7 +471,8 @@ enum far_status far_ps_push_range(struct far_ps_table *table, uint64_t first, si
 				  const struct far_ps_push_opts *opts, struct far_future **future, struct far_err *err);
 
 /** Sets rows [n * dim], and their optimizer state [n * far_ps_table_state() floats] unless NULL (then it begins anew).
- * Rows are made as needed, without admission. Errors and repetition as far_ps_push(); opts.rate is not used. */
+ * Rows are made as needed, without admission. Errors and repetition as far_ps_push(); INVALID also: a number is too
+ * large for the type that the table stores, or state is below 0 though its root is taken. opts.rate is not used. */
 enum far_status far_ps_assign(struct far_ps_table *table, const uint64_t *keys, size_t n, const float *rows,
 			      const float *state, const struct far_ps_push_opts *opts, uint8_t *status,
 			      struct far_future **future, struct far_err *err);

@@ -107,6 +107,48 @@ static void not_finite(void)
 	far_ps_table_free(t);
 }
 
+/* An assignment that the table cannot hold, or whose state would make the next push NaN. */
+static void not_to_be_held(void)
+{
+	static const struct {
+		enum far_ps_rule_kind rule;
+		unsigned from; /* element of the state whose root is taken */
+		const char *table, *text;
+	} rules[] = {{FAR_PS_ADAGRAD, DIM - 1, "roots0", "adagrad takes its root"},
+		     {FAR_PS_ROWWISE_ADAGRAD, 0, "roots1", "rowwise_adagrad takes"},
+		     {FAR_PS_RMSPROP, 0, "roots2", "rmsprop takes"},
+		     {FAR_PS_FTRL, DIM, "roots3", "ftrl takes"},
+		     {FAR_PS_ADAM, 2 * DIM + 1, "roots4", "adam takes"}};
+	static float state[2 * DIM + 2];
+	struct far_ps_schema schema = schema_of(FAR_PS_SGD);
+	schema.stored = FAR_F16;
+	struct far_ps_table *t = table("halves", &schema);
+	struct far_future *f;
+	keys[0] = keys[1] = 12;
+	memset(grads, 0, sizeof grads);
+	grads[DIM + 2] = 70000;
+	BAD(far_ps_assign(t, keys, 2, grads, NULL, NULL, NULL, &f, &err), FAR_INVALID,
+	    "element 2 of the row of key 12 is 70000: more than the f16 of table \"halves\" can hold");
+	CHECK(stats_of(t).rows == 0);
+	grads[DIM + 2] = 65504;
+	grads[2] = 70000; /* of the earlier position, which does not count */
+	DONE(far_ps_assign(t, keys, 2, grads, NULL, NULL, NULL, &f, &err), 2);
+	far_ps_table_free(t);
+	for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+		schema = schema_of(rules[i].rule);
+		t = table(rules[i].table, &schema);
+		memset(grads, 0, sizeof grads);
+		memset(state, 0, sizeof state);
+		state[rules[i].from] = -1;
+		BAD(far_ps_assign(t, keys, 1, grads, state, NULL, NULL, &f, &err), FAR_INVALID, rules[i].text);
+		state[rules[i].from] = 1;
+		if (rules[i].from >= DIM)
+			state[0] = -1; /* a mean, or FTRL's z */
+		DONE(far_ps_assign(t, keys, 1, grads, state, NULL, NULL, &f, &err), 1);
+		far_ps_table_free(t);
+	}
+}
+
 static uint64_t id_of(const char *name)
 {
 	uint64_t id = UINT64_C(0xcbf29ce484222325);
@@ -205,6 +247,7 @@ void bad_requests(void)
 	other_schemas();
 	bad_input();
 	not_finite();
+	not_to_be_held();
 	bad_messages();
 }
 

@@ -115,7 +115,7 @@ if in_full; then
 	ok "mf: two workers" $?
 	# shellcheck disable=SC2016
 	group 1 '"$farcall" train --service default --servers 1 --model mf --data "$dir/ratings" --test "$dir/ratings.test" --epochs 500 --patience 2'
-	[ $rc -eq 0 ] && has out '^matrix factorisation, mode async, 1 workers, tested on 3000 rows' && has out '^  test RMSE  *0\.2' &&
+	[ $rc -eq 0 ] && has out '^matrix factorisation, mode async, 1 worker, tested on 3000 rows' && has out '^  test RMSE  *0\.2' &&
 		! has out 'AUC' && ! has err 'epoch 500/500'
 	ok "mf: a table at the end; --patience stops by the RMSE" $?
 fi
