@@ -102,7 +102,7 @@ static void teardown(void)
 TestSuite(core_receive_lane, .init = setup, .fini = teardown);
 
 /* The peer writes a line with this word, 0: of its length. */
-static void line_with(uint32_t word, union packet_head h, const void *body, size_t len)
+static void put_line_with(uint32_t word, union packet_head h, const void *body, size_t len)
 {
 	struct nic_line *line = peer.tx_next;
 	memcpy(line->bytes, &h, sizeof h);
@@ -114,7 +114,7 @@ static void line_with(uint32_t word, union packet_head h, const void *body, size
 
 static void put_line(union packet_head h, const void *body, size_t len)
 {
-	line_with(0, h, body, len);
+	put_line_with(0, h, body, len);
 }
 
 /* The next line is the last of its ring. */
@@ -237,11 +237,11 @@ Test(core_receive_lane, words_beyond_the_line)
 			uint64_t drops = dropped();
 			session()->protocol_error = false;
 			at_end();
-			line_with(words[i],
-				  kind == 0   ? request(MSG_ECHO, 1, UINT64_MAX)
-				  : kind == 1 ? typed(1)
-					      : reply,
-				  body, kind == 1 ? len : sizeof body);
+			put_line_with(words[i],
+				      kind == 0   ? request(MSG_ECHO, 1, UINT64_MAX)
+				      : kind == 1 ? typed(1)
+						  : reply,
+				      body, kind == 1 ? len : sizeof body);
 			passes(1);
 			cr_assert_eq(opened, lines + 1, "word %#x, kind %u", words[i], kind);
 			cr_assert_eq(dropped(), drops + 1, "word %#x, kind %u", words[i], kind);
@@ -333,6 +333,8 @@ Test(core_receive_lane, requests_are_paused)
 	passes(2);
 	cr_assert_eq(ran, 3u);
 	expect(&h, PACKET_REPLY, 1);
+	expect_line(2, body, 4);
+	expect_reply(3, body, len);
 }
 
 /* Receive requests when the lane has no room for their answers. Expect them to leave by the general code. */
@@ -357,6 +359,42 @@ Test(core_receive_lane, answers_without_room)
 	expect_line(4, body, len);
 	expect_reply(5, body, len);
 	expect_no_line();
+}
+
+/* Receive lines while the latency of a call is measured. Expect only its reply to end the measurement. */
+Test(core_receive_lane, a_call_that_is_measured)
+{
+	uint8_t body[FAR_LINE_PAYLOAD] = {0};
+	struct plain p;
+	struct latency *l = &shard->latency;
+	l->every = 1;
+	l->left = 0;
+	shard->due_left = 0;
+	union packet_head right = sent(&p), wrong = right;
+	cr_assert_eq(l->open_n, 1u);
+	put_line_with(FAR_LINE_PAYLOAD + 1, right, body, sizeof body);
+	put_line_with(LANE_BULK, right, body, sizeof body);
+	wrong.reply.generation++;
+	put_line(wrong, body, 1);
+	wrong.reply.slot = UINT32_MAX;
+	put_line(wrong, body, 1);
+	wrong = right;
+	wrong.type = PACKET_CANCEL;
+	put_line(wrong, body, 1);
+	passes(1);
+	lane.user = NULL;
+	put_line(right, body, 1);
+	passes(1);
+	cr_assert_eq(opened, 3u);
+	cr_assert(l->open_n == 1 && l->n == 0);
+	cr_assert_eq(p.n, 0u);
+	lane.user = session();
+	now_ns += 1000;
+	put_line(right, body, 1);
+	passes(1);
+	cr_assert(l->open_n == 0 && l->n == 1 && l->sum_ns == 1000);
+	cr_assert_eq(p.n, 1u);
+	cr_assert_eq(opened, 3u);
 }
 
 /* Receive messages whose handlers do not answer at once. Expect the shard to end or to keep each. */
