@@ -172,20 +172,21 @@ static void on_plain(enum far_status status, const void *data, size_t len, const
 	p->len = len;
 }
 
+/* By the general code. */
 static void on_other(void *user, const struct completion *o)
 {
-	cr_assert_fail("the call ends by a reply");
+	on_plain(o->status, o->data, o->len, NULL, user);
 }
 
-/* A message of the shard's. Returns the head of its reply. */
-static union packet_head sent(struct plain *p)
+/* A message of the shard's with this time-out. Returns the head of its reply. */
+static union packet_head sent_for(struct plain *p, uint64_t left)
 {
 	struct fast_call call = {.done = on_other,
 				 .user = p,
 				 .app = (void (*)(void))on_plain,
 				 .what = FAST_WHAT(MSG_ECHO, CALL_PLAIN),
 				 .word = FAST_WORD(PACKET_REQUEST, 0, MSG_ECHO),
-				 .left = FAR_FOREVER};
+				 .left = left};
 	*p = (struct plain){0};
 	struct session *se = fast_session(shard, PEER);
 	cr_assert_not_null(se);
@@ -197,6 +198,11 @@ static union packet_head sent(struct plain *p)
 	memcpy(&h.reply.slot, peer.rx_next->bytes + 4, 8);
 	lane_take(&peer);
 	return h;
+}
+
+static union packet_head sent(struct plain *p)
+{
+	return sent_for(p, FAR_FOREVER);
 }
 
 /* Receive requests and a reply that are right. Expect them handled, and each answer on the lane. */
@@ -359,6 +365,32 @@ Test(core_receive_lane, answers_without_room)
 	expect_line(4, body, len);
 	expect_reply(5, body, len);
 	expect_no_line();
+}
+
+/* Receive the reply of a call whose timer runs. Expect it stopped. */
+Test(core_receive_lane, a_call_with_a_timer)
+{
+	struct plain p;
+	union packet_head reply = sent_for(&p, FAR_SEC);
+	call_arm_all(shard, now_ns);
+	cr_assert_eq(shard->call_wheel.armed_n, 1u);
+	put_line(reply, "yes", 3);
+	passes(1);
+	cr_assert_eq(p.n, 1u);
+	cr_assert_eq(shard->call_wheel.armed_n, 0u);
+	advance(2 * FAR_SEC);
+	cr_assert_eq(p.n, 1u);
+}
+
+/* Receive a message of an id without a handler. Expect the general code's answer. */
+Test(core_receive_lane, no_handler)
+{
+	put_line(request(MSG_CALL + 1, 1, UINT64_MAX), "x", 1);
+	put_line(request(UINT16_MAX, 2, UINT64_MAX), "x", 1);
+	passes(1);
+	expect_error(1, FAR_NO_FUNCTION, FAR_EXECUTED_NO, "");
+	expect_error(2, FAR_NO_FUNCTION, FAR_EXECUTED_NO, "");
+	cr_assert_eq(ran, 0u);
 }
 
 /* Receive lines while the latency of a call is measured. Expect only its reply to end the measurement. */
