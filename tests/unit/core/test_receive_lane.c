@@ -9,6 +9,7 @@
 #include "core/receive.h"
 #include "core/session.h"
 #include "shard_fixture.h"
+#include "value/encoding.h"
 #include "value/registry.h"
 
 #include <criterion/criterion.h>
@@ -25,7 +26,7 @@ static struct nic_lane *hot[1] = {&lane}, *dirty[2];
 static _Atomic uint32_t given_back;
 static struct nic_queue_ops ops;
 static unsigned opened; /* lines that the driver has opened */
-static const struct function *first;
+static const struct function *first, *sum;
 
 static struct session *session(void)
 {
@@ -68,14 +69,20 @@ static enum far_status return_first(struct far_req *req, const struct far_val *a
 
 static void setup(void)
 {
-	static const struct far_function function = {"t::first(Tensor a) -> Tensor", FAR_KIND_INLINE, return_first,
-						     NULL};
-	struct result r;
+	static const struct far_function functions[] = {
+		{"t::first(Tensor a) -> Tensor", FAR_KIND_INLINE, return_first, NULL},
+		{"t::sum(Tensor a, Tensor b) -> Tensor", FAR_KIND_INLINE, return_first, NULL}};
+	struct result r[2];
 	shard_setup();
-	cr_assert_eq(registry_add(&registry, &function, NULL), FAR_OK);
+	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+		cr_assert_eq(registry_add(&registry, &functions[i], NULL), FAR_OK);
 	first = registry_find(&registry, "t::first");
-	cr_assert_not_null(first);
-	answer(called(&r, FAR_FOREVER), PACKET_REPLY, 0, 0, ""); /* its slot is the fast path's from then on */
+	sum = registry_find(&registry, "t::sum");
+	cr_assert(first && sum);
+	/* Their slots are the fast path's from then on. */
+	union packet_head one = called(&r[0], FAR_FOREVER), two = called(&r[1], FAR_FOREVER);
+	answer(one, PACKET_REPLY, 0, 0, "");
+	answer(two, PACKET_REPLY, 0, 0, "");
 	struct nic_line *in = ring(), *out = ring();
 	lane_init(&lane, out, in, &given_back);
 	lane_init(&peer, in, out, &given_back);
@@ -124,11 +131,16 @@ static void at_end(void)
 	peer.tx_left = lane.rx_left = 1;
 }
 
-static union packet_head typed(uint32_t call)
+static union packet_head typed_of(const struct function *fn, uint32_t call)
 {
-	union packet_head h = request((uint16_t)first->index, call, UINT64_MAX);
+	union packet_head h = request((uint16_t)fn->index, call, UINT64_MAX);
 	h.flags = PACKET_TYPED;
 	return h;
+}
+
+static union packet_head typed(uint32_t call)
+{
+	return typed_of(first, call);
 }
 
 /* Arguments of a typed request. Returns their size. */
@@ -382,6 +394,49 @@ Test(core_receive_lane, a_call_with_a_timer)
 	cr_assert_eq(p.n, 1u);
 }
 
+/* `n` tensors of one number each. Returns their size. */
+static size_t tensors(uint8_t body[FAR_LINE_PAYLOAD], size_t n)
+{
+	static const float one = 1;
+	const struct far_tensor t = far_tensor_1d(FAR_F32, (void *)(uintptr_t)&one, 1);
+	const struct far_val v[] = {far_tensor_val(&t), far_tensor_val(&t), far_tensor_val(&t)};
+	struct values_plan plan;
+	struct far_err err;
+	size_t len = values_size(v, n, &plan, &err);
+	cr_assert_leq(len, FAR_LINE_PAYLOAD);
+	values_write(v, n, &plan, body);
+	return len;
+}
+
+/* Receive requests of a function with too few tensors, one too many, and two, by turns with two whose second has
+ * another length than the payload has room for. Expect only the right ones to run. */
+Test(core_receive_lane, other_arguments_than_the_last)
+{
+	uint8_t right[FAR_LINE_PAYLOAD], wrong[FAR_LINE_PAYLOAD];
+	for (unsigned i = 0; i < 2; i++) {
+		for (size_t n = 1; n <= 3; n += 2) {
+			size_t len = tensors(wrong, n);
+			put_line(typed_of(sum, (uint32_t)n), wrong, len);
+			passes(1);
+			expect_error((uint32_t)n, FAR_PROTOCOL, FAR_EXECUTED_NO, "t::sum");
+		}
+		cr_assert_eq(ran, i);
+		size_t len = tensors(right, 2);
+		put_line(typed_of(sum, 2), right, len);
+		passes(1);
+		cr_assert_eq(ran, i + 1);
+		cr_assert(lane_published(&peer, lane_word(&peer)));
+		lane_take(&peer);
+		memcpy(wrong, right, len);
+		cr_assert_eq(wrong[8], 1u, "the count of the second tensor, in the second word");
+		wrong[8] = 100;
+		put_line(typed_of(sum, 4), wrong, len);
+		passes(1);
+		expect_error(4, FAR_PROTOCOL, FAR_EXECUTED_NO, "t::sum");
+		cr_assert_eq(ran, i + 1);
+	}
+}
+
 /* Receive a message of an id without a handler. Expect the general code's answer. */
 Test(core_receive_lane, no_handler)
 {
@@ -398,7 +453,12 @@ Test(core_receive_lane, a_call_that_is_measured)
 {
 	uint8_t body[FAR_LINE_PAYLOAD] = {0};
 	struct plain p;
+	struct result r;
 	struct latency *l = &shard->latency;
+	union packet_head other = called(&r, FAR_FOREVER);
+	other.type = PACKET_REPLY;
+	other.request.handler = 0;
+	other.request.time_left = 0;
 	l->every = 1;
 	l->left = 0;
 	shard->due_left = 0;
@@ -413,11 +473,13 @@ Test(core_receive_lane, a_call_that_is_measured)
 	wrong = right;
 	wrong.type = PACKET_CANCEL;
 	put_line(wrong, body, 1);
+	put_line(other, body, 1); /* of a call that is not measured */
 	passes(1);
 	lane.user = NULL;
 	put_line(right, body, 1);
 	passes(1);
 	cr_assert_eq(opened, 3u);
+	cr_assert_eq(r.n, 1u);
 	cr_assert(l->open_n == 1 && l->n == 0);
 	cr_assert_eq(p.n, 0u);
 	lane.user = session();
