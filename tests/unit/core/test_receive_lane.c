@@ -64,6 +64,7 @@ static void flush(struct nic_queue *q)
 static enum far_status return_first(struct far_req *req, const struct far_val *args, size_t n, void *user)
 {
 	ran++;
+	cr_assert_eq(far_reply(req, "bytes", 5), FAR_INVALID, "a function returns a value");
 	return far_return(req, &args[0]);
 }
 
