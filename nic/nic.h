@@ -244,13 +244,12 @@ struct nic_pkt {
 	const uint8_t *head; /* head_bytes of memory that a peer may write: copy, check, then use. Undefined for
 			      * datagram drivers without rx_place(). NULL: the peer violated the driver's protocol;
 			      * only `peer` is valid */
-	const uint8_t
-		*body;     /* if directly behind the head, both lie in a struct nic_line. Aligned to caps.body_align;
-			    * to 64 if it is larger than an inline_bytes_max > 0. A peer may be able to write it. NULL
-			    * when body_len is 0: as many bytes as a struct nic_line has are readable at `head` then */
-	uint64_t body_len; /* checked by the driver: body[0, body_len) is readable */
-	uint64_t cookie;   /* 0: valid until the next recv(). Otherwise valid until release() */
-	uint32_t peer;     /* NIC_PEER_NONE with datagram drivers; NIC_PEER_BULK: an event, struct nic_bulk_ops */
+	const uint8_t *body; /* if directly behind the head, both lie in a struct nic_line. Aligned to caps.body_align;
+			      * to 64 if it is larger than an inline_bytes_max > 0. A peer may be able to write it. NULL
+			      * when body_len is 0 */
+	uint64_t body_len;   /* checked by the driver: body[0, body_len) is readable */
+	uint64_t cookie;     /* 0: valid until the next recv(). Otherwise valid until release() */
+	uint32_t peer;       /* NIC_PEER_NONE with datagram drivers; NIC_PEER_BULK: an event, struct nic_bulk_ops */
 };
 
 /**

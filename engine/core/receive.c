@@ -424,6 +424,18 @@ static unsigned receive_lanes(struct shard *s, const struct shard_queue *sq)
 
 /* ---- packets ---- */
 
+/* The line as which a driver laid a packet out, head and body; NULL: none. An empty packet has no body that says so: of
+ * these a reply, whose head alone is read, at a line's place. */
+static inline struct nic_line *line_of(const struct nic_pkt *pkt)
+{
+	struct nic_line *line = (struct nic_line *)((uintptr_t)pkt->head - offsetof(struct nic_line, bytes));
+	if (!pkt->head || (pkt->body_len && pkt->body != pkt->head + sizeof(union packet_head)))
+		return NULL;
+	bool empty_reply =
+		(uintptr_t)line % alignof(struct nic_line) == 0 && fast_word(line) == FAST_WORD(PACKET_REPLY, 0, 0);
+	return pkt->body_len || empty_reply ? line : NULL;
+}
+
 /* A small packet that a driver laid out as a line, head and body, by the fast path. false: the general code receives
  * it.
  */
@@ -431,17 +443,16 @@ static inline bool receive_as_line(struct shard *s, const struct shard_queue *sq
 				   struct burst *b)
 {
 	uint32_t session = sq->peer_session[pkt->peer];
-	if (!FAR_FAST_PATH ||
-	    unlikely(!pkt->head || (pkt->body != pkt->head + sizeof(union packet_head) && pkt->body_len) ||
-		     pkt->body_len > FAR_LINE_PAYLOAD || pkt->cookie || !session))
+	struct nic_line *line = line_of(pkt);
+	if (!FAR_FAST_PATH || unlikely(!line || pkt->body_len > FAR_LINE_PAYLOAD || pkt->cookie || !session))
 		return false;
 	struct session *se = &s->sessions[session - 1];
 	burst_of(s, b, se);
 	struct nic_lane lane; /* what lane_take() changes, short of the end of a ring */
-	lane.rx_next = (struct nic_line *)(uintptr_t)(pkt->head - offsetof(struct nic_line, bytes));
+	lane.rx_next = line;
 	lane.user = se;
 	lane.rx_left = 2;
-	if (unlikely(se->state != SESSION_UP || !receive_fast(s, &lane, lane.rx_next, (uint32_t)pkt->body_len, b)))
+	if (unlikely(se->state != SESSION_UP || !receive_fast(s, &lane, line, (uint32_t)pkt->body_len, b)))
 		return false;
 	b->lines++;
 	return true;
