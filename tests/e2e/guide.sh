@@ -93,7 +93,7 @@ for page in $pages; do
 		bounded nsenter -t "$a" -n env -C "$work" sh -eu "$1"
 		first=$rc
 		wait "$others"
-		[ "$first" -eq 0 ] && [ $? -eq 0 ] && has out '^logistic regression, mode async, 1 workers'
+		[ "$first" -eq 0 ] && [ $? -eq 0 ] && has out '^logistic regression, mode async, 1 worker,'
 		ok "$name: two hosts with these addresses" $?
 		others=
 	fi
