@@ -1586,6 +1586,62 @@ class registry
 	}
 };
 
+/**
+ * A function of one incarnation of a worker, which agent::find() looked up. Its calls are agent::call() and
+ * agent::async() without the lookups; PEER_LOST if the worker is another incarnation by now. To be destroyed when no
+ * thread calls it, at the latest after the agent was shut down. far_callee.
+ */
+class callee
+{
+	struct last {
+		void operator()(far_callee *c) const
+		{
+			far_callee_free(c);
+		}
+	};
+	std::unique_ptr<far_callee, last> c_;
+
+      public:
+	/** Takes ownership. */
+	explicit callee(far_callee *c) : c_(c)
+	{
+	}
+	far_callee *native() const
+	{
+		return c_.get();
+	}
+
+	/** far_callee_rpc_sync(), far_callee_rpc_async(). */
+	template <typename R = value, typename... A> R call(const A &...a) const
+	{
+		return call_with<R>(call_options{}, a...);
+	}
+	template <typename R = value, typename... A> future<R> async(const A &...a) const
+	{
+		return async_with<R>(call_options{}, a...);
+	}
+	/** The same with options; the shard is that of agent::find(). */
+	template <typename R = value, typename... A> R call_with(const call_options &o, const A &...a) const
+	{
+		detail::arguments<A...> args(a...);
+		far_call_opts given;
+		value v;
+		far_err err{};
+		detail::check(far_callee_rpc_sync(c_.get(), args.data(), args.size(), o.get(given), v.put(), &err),
+			      err);
+		return detail::result_of<R>(std::move(v));
+	}
+	template <typename R = value, typename... A> future<R> async_with(const call_options &o, const A &...a) const
+	{
+		detail::arguments<A...> args(a...);
+		far_call_opts given;
+		far_future *f = nullptr;
+		far_err err{};
+		detail::check(far_callee_rpc_async(c_.get(), args.data(), args.size(), o.get(given), &f, &err), err);
+		return future<R>(f);
+	}
+};
+
 // ---- agents ----
 
 /** A member of a group. Its destructor leaves without waiting (far_shutdown_local()) unless shutdown() was called. */
@@ -1687,6 +1743,19 @@ class agent
 		if (status != FAR_WOULD_DEADLOCK)
 			a_ = nullptr;
 		detail::check(status, err);
+	}
+
+	/** Looks up a function that is registered here, to be called on worker `to`; shard −1 is the function's
+	 * default. far_worker_find(), far_callee_find(). */
+	callee find(const std::string &to, const std::string &function, int shard = -1) const
+	{
+		far_worker worker{};
+		far_callee *c = nullptr;
+		far_err err{};
+		detail::check(far_worker_find(a_, to.c_str(), &worker, &err), err);
+		worker.to.shard = shard;
+		detail::check(far_callee_find(&worker, function.c_str(), &c, &err), err);
+		return callee(c);
 	}
 
 	/** far_rpc_sync(), far_rpc_async(), far_remote(). */

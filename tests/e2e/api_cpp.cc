@@ -291,6 +291,27 @@ void errors(const farcall::agent &a)
 	thrown(FAR_INVALID, [&] { r.add("t::f(a, b)", triple); });
 }
 
+void callees(const farcall::agent &a)
+{
+	farcall::callee found = a.find("worker1", "t::triple");
+	CHECK(found.call<int>(14) == 42);
+	CHECK(found.async<int>(5).get() == 15);
+	farcall::callee moved = std::move(found);
+	farcall::call_options late, nowhere;
+	late.timeout = std::chrono::seconds(60);
+	nowhere.via = 15;
+	CHECK(moved.call_with<int>(late, 1) == 3);
+	CHECK(moved.async_with<int>(late, 2).get() == 6);
+	thrown(FAR_INVALID, [&] { moved.call_with<int>(nowhere, 1); });
+	thrown(FAR_INVALID, [&] { moved.async_with<int>(nowhere, 1).get(); });
+	thrown(FAR_INVALID, [&] { found.call<int>(1); });
+	thrown(FAR_BAD_ARGS, [&] { moved.call("three"); });
+	CHECK(a.find("worker1", "t::triple", 0).call<int>(3) == 9);
+	thrown(FAR_INVALID, [&] { a.find("worker1", "t::triple", 99); });
+	thrown(FAR_UNKNOWN_WORKER, [&] { a.find("nobody", "t::triple"); });
+	thrown(FAR_NO_FUNCTION, [&] { a.find("worker1", "t::not_there"); });
+}
+
 void futures(const farcall::agent &a)
 {
 	std::vector<farcall::future<int>> all;
@@ -431,6 +452,7 @@ int main()
 		if (agent.rank() == 0) {
 			values(agent);
 			errors(agent);
+			callees(agent);
 			futures(agent);
 			zero_copy(agent);
 #ifdef FARCALL_COROUTINES
