@@ -194,7 +194,7 @@ static inline void lane_claim(const struct nic_lane *l)
 	uint32_t n = l->burst_before - 1u, room = lane_reload(&l->room);
 	n = n < room ? n : room;
 	struct nic_line *line = l->tx_next, *end = line + (n < l->tx_left ? n : l->tx_left);
-	for (; l->prefetches && line < end; line++)
+	for (; FACTOR(OWN) && l->prefetches && line < end; line++)
 		lane_prefetch_write((uintptr_t)line);
 	for (; line < end; line++)
 		*(volatile uint32_t *)(void *)(line->bytes + 4) = 0;
@@ -213,7 +213,7 @@ static inline bool lane_write(struct nic_lane *l, struct nic_line *line, uint32_
 		l->tx_lap = lane_reload(&l->tx_lap) + LANE_LAP_ONE;
 	}
 	if (l->withheld) {
-		if (FACTOR(CLAIMS))
+		if (FACTOR(CLAIMS) && FACTOR(AHEAD))
 			lane_prefetch_write((uintptr_t)line + LANE_AHEAD * sizeof *line);
 		atomic_store_explicit(&line->word, word, memory_order_release);
 		if (__builtin_expect(++l->burst == LANE_BURST_MAX, 0))

@@ -3,7 +3,7 @@
 # What each part of the fast path gives: the program without it, by turns with the whole one.
 set -eu
 
-factors="fast bursts claims prefetch deadlines sites plans futures quiet polls"
+factors="fast bursts claims own ahead prefetch deadlines sites plans futures quiet polls"
 
 usage() {
 	cat <<'END'
@@ -17,6 +17,8 @@ least). Behind it is the distance of the quartiles. 1.00: it gives nothing there
   fast       the whole fast path
   bursts     the first line of a burst is published last (without it claims have no effect either)
   claims     the ownership of a burst's lines is requested at once
+  own        they are requested by a prefetch that owns (else by stores), where the processor obeys it
+  ahead      each line of a burst requests the ownership of one further ahead
   prefetch   the receiver prefetches the lines of a burst
   deadlines  one reading of the clock for 64 passes of calls
   sites      a place that calls finds its function again by the name's address
