@@ -165,15 +165,15 @@ static inline enum far_status agent_route(const struct far_agent *a, struct far_
 	return FAR_OK;
 }
 
-/** Sets FAR_NO_FUNCTION for agent_find_function(). */
-__attribute__((cold)) void agent_no_function(const char *name, struct far_err *err);
+/** Sets FAR_NO_FUNCTION for agent_find_function(), with a similar name that is registered. */
+__attribute__((cold)) void agent_no_function(const struct far_agent *a, const char *name, struct far_err *err);
 /** A registered function by name, its first overload; NULL, with FAR_NO_FUNCTION in `err`: there is none. */
 static inline const struct function *agent_find_function(const struct far_agent *a, const char *name,
 							 struct far_err *err)
 {
 	const struct function *fn = name ? registry_find(&a->registry, name) : NULL;
 	if (__builtin_expect(!fn, 0))
-		agent_no_function(name, err);
+		agent_no_function(a, name, err);
 	return fn;
 }
 

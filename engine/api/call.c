@@ -95,13 +95,25 @@ int agent_find_worker(const struct far_agent *a, const char *name, struct far_er
 	return unknown_worker(a, name ? name : "(NULL)", err);
 }
 
-void agent_no_function(const char *name, struct far_err *err)
+void agent_no_function(const struct far_agent *a, const char *name, struct far_err *err)
 {
 	if (builtin_no_ops(name, err))
 		return;
+	name = name ? name : "(NULL)";
+	const char *nearest = NULL;
+	unsigned best = ((unsigned)strlen(name) + 2) / 3; /* as many edits or more are no slip of the fingers */
+	for (size_t b = 0; b < REGISTRY_BUCKETS && strlen(name) < FAR_NAME_MAX; b++) {
+		uint32_t index = atomic_load_explicit(&a->registry.by_name[b], memory_order_acquire);
+		const struct function *fn = index ? registry_at(&a->registry, index - 1) : NULL;
+		unsigned d = fn && !fn->method ? distance(name, fn->signature.name) : best;
+		if (d < best) { /* never the entry of removed functions, which has no name */
+			best = d;
+			nearest = fn->signature.name;
+		}
+	}
 	err_set(err, FAR_NO_FUNCTION,
-		"no function \"%s\" is registered here; register it on the caller and on the callee",
-		name ? name : "(NULL)");
+		"no function \"%s\" is registered here%s%s%s; register it on the caller and on the callee", name,
+		nearest ? " (\"" : "", nearest ? nearest : "", nearest ? "\" is)" : "");
 }
 
 enum far_status agent_refuse_to(const struct far_agent *a, struct far_to to, struct far_err *err)

@@ -124,7 +124,10 @@ static void unexpected_kwarg_is_specified(void)
 /* Nothing but what was registered can be called, whatever code the callee has. */
 static void an_unregistered_function_is_not_called(void)
 {
-	expect_mistake("tell", FAR_ARGS(1), FAR_NO_FUNCTION, "tell", "register it");
+	expect_mistake("tell", FAR_ARGS(1), FAR_NO_FUNCTION, "tell", "registered here; register it");
+	expect_mistake("v::rises", FAR_NOARGS, FAR_NO_FUNCTION, "v::rises",
+		       "registered here (\"v::raises\" is); register it");
+	expect_mistake("", FAR_NOARGS, FAR_NO_FUNCTION, "\"\"", "registered here; register it");
 }
 
 static void a_function_that_raises(void)

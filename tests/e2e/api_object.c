@@ -217,6 +217,7 @@ static void errors(void)
 	CHECK_TEXT(&err, "far_remote");
 	CHECK_STATUS(far_rpc_sync_to(agent, at(1), "o::Counter.add", FAR_ARGS(1), NULL, &v, &err), FAR_NO_FUNCTION,
 		     &err);
+	CHECK_TEXT(&err, "(\"o::Counter\" is)");
 	CHECK_STATUS(far_rref_rpc_sync(r, "child", FAR_NOARGS, NULL, &v, &err), FAR_INVALID, &err);
 	CHECK_TEXT(&err, "far_rref_remote");
 	CHECK_STATUS(far_rref_rpc_sync(NULL, "add", FAR_NOARGS, NULL, &v, &err), FAR_INVALID, &err);
