@@ -307,6 +307,7 @@ int attached_main(const struct perf_opts *o)
 	}
 	if (!agents || attached_raise_files() < 0)
 		return 1;
+	setenv("FAR_LOG", "warning", 0); /* the agents wait for each other: the measuring process says for whom */
 	for (unsigned i = 0; i < n; i++)
 		agents[i] = (struct idle_agent){.o = o, .rank = (int)(o->peer_rank + i)};
 	if (!in_all(agents, n, join_main) || !attach(agents, n) || send_report(start, n) < 0)
