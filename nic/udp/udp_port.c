@@ -192,6 +192,7 @@ static void udp_caps(const struct nic_port *port, struct nic_caps *out)
 	*out = (struct nic_caps){
 		.wake = true,
 		.poll_costs = true,
+		.ip_fragments = true,
 		.checksum = true,
 		.steering = NIC_STEER_QUEUE,
 		.ip = NIC_IP_KERNEL,
