@@ -385,6 +385,8 @@
 /* Payload of a packet when large ones are lost and small ones are not, and of messages that must be able to fail over
  * to any port: with its head 1024 bytes, the largest packet of RDMA devices on Ethernet of the usual MTU. */
 #define FAR_TRANSPORT_MTU_MIN 928u
+/* Largest packet of several messages where the path takes far larger ones. It has at most 125 messages. */
+#define FAR_TRANSPORT_WIDE_PACKET 4096u
 /* First and longest interval of repeated connect requests and accepts; each is 1.5 times as long as the one before. */
 #define FAR_TRANSPORT_CONNECT_NS     UINT64_C(4000000)
 #define FAR_TRANSPORT_CONNECT_NS_MAX UINT64_C(50000000)

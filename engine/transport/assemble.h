@@ -23,7 +23,7 @@ struct transport_span {
 static inline bool transport_batch_valid(const struct transport_span *f, unsigned flags)
 {
 	return f->number == f->first && (f->offset == 0 || flags & WIRE_UNORDERED) && f->length < f->len &&
-	       f->len <= TRANSPORT_BATCH_BYTES && !(flags & WIRE_FRAGMENT);
+	       f->len <= TRANSPORT_WIDE_BYTES && !(flags & WIRE_FRAGMENT);
 }
 
 /** Reads the next message of such a packet. 1: `head` is filled, and its bytes are the `len` before b->at. 0: no more.

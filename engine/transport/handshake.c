@@ -40,8 +40,8 @@ uint32_t transport_handshake_write(uint8_t *out, const struct transport_peer *p,
 				 .token = le64_of(p->remote_token)};
 	if (begins) {
 		h.first_packet = le32_of(port->config.first_packet);
-		h.features =
-			le32_of((may_be_unchecked(p) ? WIRE_UNCHECKED : 0) | (p->queue->ops->bulk ? WIRE_BULK : 0));
+		h.features = le32_of(WIRE_WIDE | (may_be_unchecked(p) ? WIRE_UNCHECKED : 0) |
+				     (p->queue->ops->bulk ? WIRE_BULK : 0));
 		h.window = le32_of(ring_of(port));
 	}
 	struct wire_handshake body = {.incarnation = le64_of(port->id),
@@ -132,6 +132,7 @@ void transport_features_read(struct transport_peer *peer, const struct wire_cont
 	peer->rx_next = le32_get(h->first_packet);
 	peer->agreed = le32_get(h->features) & WIRE_UNCHECKED;
 	peer->bulk = le32_get(h->features) & WIRE_BULK;
+	peer->wide = le32_get(h->features) & WIRE_WIDE && peer->queue->port->lower_caps.ip_fragments;
 	peer->window = (uint16_t)(window < FAR_TRANSPORT_WINDOW ? window : FAR_TRANSPORT_WINDOW);
 }
 

@@ -120,8 +120,7 @@ static uint32_t send_lines(struct transport_queue *q, struct transport_peer *p, 
 {
 	struct transport_rings *r = p->rings;
 	struct nic_line *first = &r->lines[r->line_at], *line = first;
-	uint32_t most = p->payload_max < TRANSPORT_BATCH_BYTES ? p->payload_max : TRANSPORT_BATCH_BYTES;
-	uint32_t len = line_len(line), fit = 1;
+	uint32_t most = batch_max(p), len = line_len(line), fit = 1;
 	for (; fit < n; fit++) {
 		line = line_next(r, line);
 		uint32_t end = transport_batch_sub(len) + (uint32_t)sizeof(struct wire_sub) + line_len(line);

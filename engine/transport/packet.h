@@ -114,6 +114,13 @@ static inline void body_write(uint8_t *to, const uint8_t *body, uint32_t len)
 		memcpy(to, body, len);
 }
 
+/* Most bytes behind the head of a packet of several messages, on the path in use. */
+static inline uint32_t batch_max(const struct transport_peer *p)
+{
+	uint32_t most = p->wide && p->payload_max >= TRANSPORT_WIDE_PATH ? TRANSPORT_WIDE_BYTES : TRANSPORT_BATCH_BYTES;
+	return p->payload_max < most ? p->payload_max : most;
+}
+
 /* `bulk`: for the second list; the rest of the window is reserved for small messages. */
 static inline bool window_open(const struct transport_peer *p, uint32_t len, bool bulk)
 {

@@ -102,6 +102,7 @@ struct transport_peer {
 	bool unchecked : 1;    /* no CRC on the path in use */
 	bool agreed : 1;       /* both ends agreed: no CRC on the primary path */
 	bool bulk : 1;         /* both ends agreed: larger messages may be exposed and read */
+	bool wide : 1;         /* packets of several messages may be wide: the peer accepts them, IP fragments them */
 	bool fresh : 1;        /* became active after the last timer scan */
 	bool rx_elsewhere : 1; /* a packet arrived by a sibling queue since the last timer scan */
 	bool wanted;           /* the next packet is an RTT sample: RTT_WANTED of the next ring set */

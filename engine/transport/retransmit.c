@@ -90,6 +90,8 @@ void transport_retransmit(struct transport_queue *q, struct transport_peer *p, b
 {
 	if (p->una == p->next)
 		return;
+	if (p->wide && p->via->ops->tx_bytes_max(p->via->lower, p->lower_peer) < TRANSPORT_WIDE_PATH)
+		p->wide = false; /* what is in flight is retransmitted unchanged, IP fragments it */
 	uint32_t end = p->next - p->una <= TRANSPORT_BITMAP ? p->next : p->una + TRANSPORT_BITMAP + 1;
 	/* Granted packets have the lowest priority and may wait in the network for long. So only the first of them is
 	 * retransmitted; the probe that follows its ACK shows which others are lost. Not on a path so slow that there

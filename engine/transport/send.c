@@ -199,8 +199,7 @@ void transport_backlog_add(struct transport_queue *q, struct transport_peer *p)
 static inline struct transport_message *gather(const struct transport_peer *p, struct transport_message *first,
 					       uint32_t *n, uint32_t *len)
 {
-	uint32_t most = p->payload_max < TRANSPORT_BATCH_BYTES ? p->payload_max : TRANSPORT_BATCH_BYTES,
-		 end = first->len;
+	uint32_t most = batch_max(p), end = first->len;
 	struct transport_message *last = first, *m;
 	while ((m = last->next) && m->len < most) {
 		uint32_t at = transport_batch_body(transport_batch_sub(end), m->len);
@@ -258,7 +257,7 @@ static inline int send_small(struct transport_queue *q, struct transport_peer *p
 {
 	struct transport_message *m = p->rings->out_next, *end = m;
 	uint32_t len = m->len, n = 1;
-	if (m->next && len < TRANSPORT_BATCH_BYTES && len <= p->payload_max)
+	if (m->next && len < batch_max(p))
 		end = gather(p, m, &n, &len);
 	if (__builtin_expect(!window_open(p, len, false), 0))
 		return SHUT;

@@ -117,14 +117,18 @@ static_assert(sizeof(struct wire_control) == 96, "");
 /** Features of the sender of CONNECT or ACCEPT. */
 enum wire_feature {
 	WIRE_UNCHECKED = 1, /* it accepts packets without a CRC */
-	WIRE_BULK = 2       /* it reads messages that are WIRE_EXPOSED */
+	WIRE_BULK = 2,      /* it reads messages that are WIRE_EXPOSED */
+	WIRE_WIDE = 4       /* it accepts packets of several messages up to TRANSPORT_WIDE_BYTES */
 };
 
 #define TRANSPORT_HEAD_BYTES ((uint32_t)sizeof(struct wire_message)) /* before the body, in every kind */
 #define TRANSPORT_BITMAP     64u /* packets behind `ack` that wire_message.ack_bits covers */
-/* Bytes behind the head of a packet of several messages. No path MTU is smaller, so such packets are never fragmented.
- */
+/* Most bytes behind the head of a packet of several messages. No path MTU is smaller, so the transport never fragments
+ * such packets. And of a wide one, to a peer with WIRE_WIDE, on a path of TRANSPORT_WIDE_PATH and more (loopback), where
+ * IP would fragment it after a fall of the path MTU. */
 #define TRANSPORT_BATCH_BYTES FAR_TRANSPORT_MTU_MIN
+#define TRANSPORT_WIDE_BYTES  (FAR_TRANSPORT_WIDE_PACKET - TRANSPORT_HEAD_BYTES)
+#define TRANSPORT_WIDE_PATH   16384u
 
 /* In `lane_phase` of the first packet of a larger message: a struct wire_key follows the packet's bytes. Only between
  * ends that both have bulk. */

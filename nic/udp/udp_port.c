@@ -93,7 +93,7 @@ static void udp_close(struct nic_port *port)
 
 static int no_descriptor(int error, struct nic_err *err)
 {
-	return udp_error(err, error, "udp: %s; see `ulimit -n` (each queue needs two descriptors and its sockets)",
+	return udp_error(err, error, "udp: %s; see `ulimit -n` (each queue needs three descriptors and its sockets)",
 			 strerror(-error));
 }
 
@@ -106,7 +106,8 @@ static int queue_open(struct udp_port *p, struct nic_err *err)
 	q->base.ops = &udp_queue_ops;
 	q->port = p;
 	q->index = p->queues_n;
-	q->epoll_fd = q->event_fd = -1;
+	q->epoll_fd = q->event_fd = q->direct.socket.fd = -1;
+	q->direct.peer = q->direct.last = NIC_PEER_NONE;
 	p->queues[p->queues_n++] = q;
 	q->arena = pages_new(UDP_ARENA_BYTES);
 	q->rx = pages_new((size_t)UDP_READS * UDP_RX_BUFFER);
@@ -192,6 +193,7 @@ static void udp_caps(const struct nic_port *port, struct nic_caps *out)
 	*out = (struct nic_caps){
 		.wake = true,
 		.poll_costs = true,
+		.ip_fragments = true,
 		.checksum = true,
 		.steering = NIC_STEER_QUEUE,
 		.ip = NIC_IP_KERNEL,
@@ -365,6 +367,7 @@ static void dest_init(struct udp_port *p, struct udp_dest *dest, const struct ud
 		dest->bytes_max = dest->cut_max;
 	dest->probes = 0;
 	dest->v4 = !six;
+	dest->direct = udp_ip_loopback(&route->ip) && route->socket == 0 && p->queues[0]->direct.socket.fd >= 0;
 	dest->segments = p->args.offload != UDP_OFFLOAD_NEVER;
 	dest->attached_to = NULL;
 	atomic_init(&dest->error, 0);

@@ -67,6 +67,7 @@ struct udp_dest {
 	/* index in udp_queue.sockets */
 	uint8_t socket;
 	bool v4;            /* packets are IPv4, possibly sent by an IPv6 socket */
+	bool direct;        /* a loopback address that udp_queue.direct can be connected to */
 	bool segments;      /* segmentation offload works for this destination */
 	uint8_t probes;     /* large packets sent without segmentation offload, up to UDP_PROBES */
 	uint32_t bytes_max; /* largest body that IP need not fragment; lowered by ICMP errors */
@@ -104,6 +105,13 @@ struct udp_socket {
 	uint8_t family;
 	bool dual;           /* dual-stack: IPv6 and mapped IPv4 */
 	uint32_t hot_passes; /* passes left in which the socket is polled every time */
+};
+
+/** The socket of udp_direct.c. */
+struct udp_direct {
+	struct udp_socket socket; /* fd -1: none */
+	uint32_t peer;            /* it is connected to. NIC_PEER_NONE: none */
+	uint32_t last, n;         /* peer of the last single packet by another socket, and these packets in a row */
 };
 
 /** A datagram, or a train of equal datagrams that GRO has joined. */
@@ -180,6 +188,7 @@ struct udp_queue {
 	uint32_t ready_bytes;
 	uint32_t arena_at; /* arena offset of the next packet */
 	bool blocked;      /* the socket buffer was full: retried by the next flush or recv */
+	struct udp_direct direct;
 	uint8_t *arena;
 	struct udp_slot slots[UDP_SLOTS];
 	struct udp_batch batch;
@@ -250,6 +259,15 @@ void udp_flush(struct nic_queue *nq);
 void udp_send_ready(struct udp_queue *q);
 /** Drops the unsent packets of a destination that is being detached. */
 void udp_send_drop(struct udp_queue *q, uint32_t peer);
+
+/* udp_direct.c: poller */
+
+/** Counts a single packet to a peer with `direct` that udp_tx_now() has sent by another socket. */
+void udp_direct_count(struct udp_queue *q, uint32_t peer);
+/** Sends a packet to direct.peer. false: not sent, and there is no such peer any more. */
+bool udp_direct_send(struct udp_queue *q, const void *body, uint32_t len);
+/** For a peer that is being detached. */
+void udp_direct_leave(struct udp_queue *q, uint32_t peer);
 
 /* udp_recv.c: poller */
 

@@ -28,6 +28,7 @@ static void udp_detach(struct nic_queue *nq, uint32_t peer)
 		return;
 	udp_send_ready(q); /* sends what was committed before */
 	udp_send_drop(q, peer);
+	udp_direct_leave(q, peer);
 	uint32_t last = q->attached[--q->attached_n];
 	q->attached[dest->attached_at] = last;
 	q->port->dests[last].attached_at = dest->attached_at;

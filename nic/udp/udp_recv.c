@@ -17,6 +17,7 @@
 #include <netinet/udp.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define BUSY_READS 4u /* consecutive successful reads until one looks for several packets */
@@ -100,7 +101,7 @@ static void update_load(struct udp_queue *q, unsigned packets)
 
 static int read_one(struct udp_queue *q, const struct udp_socket *s)
 {
-	ssize_t len = recv(s->fd, q->rx, UDP_RX_BUFFER, 0);
+	ssize_t len = syscall(SYS_recvfrom, s->fd, q->rx, UDP_RX_BUFFER, 0, NULL, NULL); /* not a cancellation point */
 	if (len < 0)
 		return -1;
 	q->trains[0] = (struct udp_train){.at = q->rx, .bytes = (uint32_t)len, .packets = 1, .segment = (uint32_t)len};
@@ -348,6 +349,8 @@ void udp_arm(struct nic_queue *nq)
 	/* Pending errors would end each sleep at once. */
 	for (uint32_t i = 0; i < q->sockets_n; i++)
 		udp_errors_take(q, &q->sockets[i]);
+	if (q->direct.peer != NIC_PEER_NONE)
+		udp_errors_take(q, &q->direct.socket);
 	if (q->in_epoll)
 		return;
 	q->in_epoll = true;

@@ -360,10 +360,17 @@ bool udp_tx_now(struct nic_queue *nq, uint32_t peer, const void *body, uint32_t 
 	const struct udp_dest *dest = dest_of(q, peer);
 	const struct nic_dscp *dscp = &q->port->args.dscp;
 	if (!dest || q->slots_n || body_len > dest->bytes_max ||
-	    nic_dscp_of(dscp, priority) != dscp->tos[NIC_PRIORITY_MAX] ||
-	    sendto(q->sockets[dest->socket].fd, body, body_len, 0, (const struct sockaddr *)&dest->to, dest->to_len) <
-		    0)
+	    nic_dscp_of(dscp, priority) != dscp->tos[NIC_PRIORITY_MAX])
 		return false;
+	if (q->direct.peer == peer) {
+		if (!udp_direct_send(q, body, body_len))
+			return false;
+	} else if (sendto(q->sockets[dest->socket].fd, body, body_len, 0, (const struct sockaddr *)&dest->to,
+			  dest->to_len) < 0) {
+		return false;
+	} else if (dest->direct) {
+		udp_direct_count(q, peer);
+	}
 	udp_count(&q->counters.tx_packets, 1);
 	udp_count(&q->counters.tx_bytes, body_len);
 	return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * The sockets of a queue. Control thread. They are unconnected: a connected socket for each peer would make a send a
- * tenth cheaper, at the cost of a descriptor and a poll per peer.
+ * The sockets of a queue. Control thread. Those that receive are unconnected: a connected socket for each peer would
+ * make a send a tenth cheaper, at the cost of a descriptor and a poll per peer.
  *
  * Path MTU: IP_PMTUDISC_WANT. Packets up to the known path MTU carry Don't Fragment. When a router reports a smaller
  * MTU that packet is lost, udp_errors.c lowers the destination's tx_bytes_max, and IP fragments the retransmission,
@@ -76,6 +76,9 @@ void udp_sockets_close(struct udp_queue *q)
 	for (uint32_t i = 0; i < q->sockets_n; i++)
 		close(q->sockets[i].fd);
 	q->sockets_n = 0;
+	if (q->direct.socket.fd >= 0)
+		close(q->direct.socket.fd);
+	q->direct.socket.fd = -1;
 }
 
 /* Opens all sockets at the same port: `port`, or if that is 0 the one that the first socket gets. */
@@ -114,10 +117,23 @@ static bool without_v6(struct udp_port *p)
 
 static const char *open_remedy(int error)
 {
-	return error == -EMFILE       ? "; each queue needs two descriptors and one for each address (ulimit -n)"
+	return error == -EMFILE       ? "; each queue needs three descriptors and one for each address (ulimit -n)"
 	       : error == -EADDRINUSE ? "; another program uses that port: choose another one by nic=udp:port=N"
 	       : error == -EACCES     ? "; ports below net.ipv4.ip_unprivileged_port_start need root"
 				      : "";
+}
+
+/* Opens the socket of udp_direct.c, like the first one. Optional. */
+static void direct_open(struct udp_port *p, struct udp_queue *q)
+{
+	struct udp_ip like = {.family = q->sockets[0].family};
+	struct udp_socket *s = &q->direct.socket;
+	if (!p->listen.any && !udp_ip_loopback(&p->listen.ips[0].ip))
+		return;
+	if (socket_make(&p->args, &like, q->sockets[0].dual, s) == 0)
+		udp_buffer_set(s->fd, true, 0);
+	else
+		s->fd = -1;
 }
 
 int udp_sockets_open(struct udp_port *p, struct udp_queue *q, struct nic_err *err)
@@ -127,8 +143,10 @@ int udp_sockets_open(struct udp_port *p, struct udp_queue *q, struct nic_err *er
 	int error = 0;
 	for (unsigned tries = 0; tries < SAME_PORT_TRIES; tries++) {
 		error = open_all(p, q, port, &at);
-		if (!error)
+		if (!error) {
+			direct_open(p, q);
 			return 0;
+		}
 		udp_sockets_close(q);
 		/* the kernel has no IPv6; sockets opened before this error are IPv4 */
 		if (error == -EAFNOSUPPORT && without_v6(p))

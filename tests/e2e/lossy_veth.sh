@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Mixed traffic between two network namespaces with a virtual cable between them, over udp as it is, and with 1 % of the
-# packets lost, repeated, delayed, reordered and damaged each: everything arrives intact.
+# packets lost, repeated, delayed, reordered and damaged each, and while the MTU falls: everything arrives intact.
 # usage: lossy_veth.sh API_LOSSY [BYTES]
 set -u
 here=$(CDPATH='' cd -- "$(dirname "$0")" && pwd)
@@ -46,4 +46,19 @@ both --nic udp
 ok "$bytes over udp on veth" $rc
 both --over udp --packet 1400
 ok "$bytes over udp on veth, 1 % lost" $rc
+
+# Packets of several small messages are wide at first, and IP fragments what is in flight when the MTU falls.
+mtu() { at "$a" ip link set far0 mtu "$1" && at "$b" ip link set far0 mtu "$1"; }
+sent() { at "$a" ip -s link show far0 | awk '/TX:/ { getline; print $1 }'; }
+has_sent() { [ "$(sent)" -gt "$1" ]; }
+mtu 65535
+before=$(sent)
+both --nic udp &
+traffic=$!
+others=$traffic
+rc=1
+eventually has_sent $((before + 8000000)) && mtu 1500 && kill -0 "$traffic" 2>/dev/null && rc=0
+wait "$traffic" || rc=1
+others=
+ok "$bytes over udp on veth, whose MTU falls" $rc
 finish

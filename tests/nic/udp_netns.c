@@ -113,6 +113,9 @@ static void path_mtu(const char *listen_a, const char *listen_b, uint32_t wide, 
 	end_in(0, A, listen_a, true);
 	end_in(1, B, listen_b, true);
 	uint32_t at_b = connect_in(0, A, 1), at_a = connect_in(1, B, 0);
+	struct nic_caps caps;
+	driver->caps(ends[0].port, &caps);
+	REQUIRE(caps.ip_fragments);
 	REQUIRE(ends[0].ops->tx_bytes_max(ends[0].q, at_b) == wide);
 	REQUIRE(ends[1].ops->tx_bytes_max(ends[1].q, at_a) == narrow);
 	REQUIRE(send_one(0, at_b, 1, UDP_BYTES_MIN) == 0);

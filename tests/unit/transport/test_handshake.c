@@ -149,22 +149,29 @@ Test(transport_handshake, rejects)
 Test(transport_handshake, features)
 {
 	struct wire_control h = {.first_packet = le32_of(77),
-				 .features = le32_of(WIRE_UNCHECKED | WIRE_BULK),
+				 .features = le32_of(WIRE_UNCHECKED | WIRE_BULK | WIRE_WIDE),
 				 .window = le32_of(UINT32_MAX)};
 	const uint32_t rx_next = peer->rx_next;
 	const uint16_t window = peer->window;
-	const bool agreed = peer->agreed, bulk = peer->bulk;
+	const bool agreed = peer->agreed, bulk = peer->bulk, wide = peer->wide;
+	struct nic_caps *lower = &peer->queue->port->lower_caps;
+	lower->ip_fragments = false;
 	transport_features_read(peer, &h);
-	cr_assert(peer->rx_next == 77 && peer->agreed && peer->bulk);
+	cr_assert(peer->rx_next == 77 && peer->agreed && peer->bulk && !peer->wide);
+	lower->ip_fragments = true;
+	transport_features_read(peer, &h);
+	cr_assert(peer->wide);
 	cr_assert_eq(peer->window, FAR_TRANSPORT_WINDOW);
 	transport_features_agree(peer);
 	cr_assert_not(peer->agreed, "this end has not stated it");
 	h.features = le32_of(0);
 	h.window = le32_of(3);
 	transport_features_read(peer, &h);
-	cr_assert(!peer->agreed && !peer->bulk && peer->window == 3);
+	cr_assert(!peer->agreed && !peer->bulk && !peer->wide && peer->window == 3);
+	lower->ip_fragments = false;
 	peer->rx_next = rx_next;
 	peer->window = window;
 	peer->agreed = agreed;
 	peer->bulk = bulk;
+	peer->wide = wide;
 }

@@ -56,10 +56,13 @@ static void commit(uint64_t len)
 }
 
 /* The peer has a ring set, and so a lane, from its first message on until it is idle. */
-static void begin(void)
+static void begin_on(bool ip_fragments)
 {
 	fixture_init();
 	fixture.fabric.crc = true;
+	fixture.fabric.ip_fragments = ip_fragments;
+	if (ip_fragments)
+		fixture.fabric.packet_max = TRANSPORT_WIDE_PATH + TRANSPORT_HEAD_BYTES;
 	fixture.fabric.hook = see;
 	fixture_two(&at_0, &at_1);
 	turns(50);
@@ -70,6 +73,11 @@ static void begin(void)
 	commit(1);
 	flush();
 	memset(&seen, 0, sizeof seen);
+}
+
+static void begin(void)
+{
+	begin_on(false);
 }
 
 static void put(uint64_t len)
@@ -179,6 +187,27 @@ Test(transport_lane, around)
 			put(32);
 		flush();
 		cr_assert_eq(seen.n, 2);
+		expect_all();
+	}
+	fixture_fini();
+}
+
+/* Packets of lines are wide as those of messages are, and go again as they were. */
+Test(transport_lane, wide)
+{
+	enum { WIDE = (TRANSPORT_WIDE_BYTES + 32) / 64, WIDE_EMPTY = TRANSPORT_WIDE_BYTES / 32 + 1 };
+	begin_on(true);
+	for (unsigned round = 0; round < 40; round++) {
+		if (lane == &none)
+			commit(1);
+		flush();
+		seen.n = 0;
+		seen.lose_one_of = round % 4 == 3; /* all */
+		for (unsigned i = 0; i < (round % 2 ? WIDE_EMPTY : WIDE) + 1; i++)
+			put(round % 2 ? 0 : 32);
+		flush();
+		cr_assert_eq(seen.n, 2);
+		seen.lose_one_of = 0;
 		expect_all();
 	}
 	fixture_fini();

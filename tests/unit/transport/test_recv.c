@@ -11,11 +11,11 @@
 #include <errno.h>
 #include <string.h>
 
-#define PACKET_MOST (96u + FAR_TRANSPORT_MTU_MIN)
+#define PACKET_MOST FAR_TRANSPORT_WIDE_PACKET
 
 static uint32_t at_0, at_1;
 static struct {
-	uint8_t bytes[2048];
+	uint8_t bytes[2 * FAR_TRANSPORT_WIDE_PACKET];
 	uint32_t len;
 } seen; /* the last packet with messages from end 0 */
 

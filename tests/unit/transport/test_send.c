@@ -13,6 +13,8 @@
 #define PACKET_MOST (96u + FAR_TRANSPORT_MTU_MIN)
 /* Messages that fill one: of a line, each with 32 bytes in front but for the first, and empty ones. */
 enum { FULL = (FAR_TRANSPORT_MTU_MIN + 32) / 64, EMPTY = FAR_TRANSPORT_MTU_MIN / 32 + 1 };
+/* The same of a wide packet. */
+enum { WIDE = (TRANSPORT_WIDE_BYTES + 32) / 64, WIDE_EMPTY = TRANSPORT_WIDE_BYTES / 32 + 1 };
 
 static uint32_t at_0, at_1;
 static struct {
@@ -106,6 +108,55 @@ Test(transport_send, share)
 	cr_assert_eq(seen.len, 96 + 32); /* the last has one to itself */
 	expect_all(3 * FULL + 1);
 	fixture_fini();
+}
+
+/* Where IP fragments what is beyond the path MTU, and the path takes far larger packets, WIDE messages share one. A
+ * path that becomes narrow: what is under way goes again as it was, in one packet, and later packets are short. */
+Test(transport_send, wide)
+{
+	fixture_init();
+	fixture.fabric.ip_fragments = true;
+	fixture.fabric.packet_max = TRANSPORT_WIDE_PATH + TRANSPORT_HEAD_BYTES;
+	fixture.fabric.hook = see;
+	fixture_two(&at_0, &at_1);
+	turns(50);
+	memset(&seen, 0, sizeof seen);
+	send_same(32, WIDE);
+	cr_assert(seen.n == 1 && seen.longest == FAR_TRANSPORT_WIDE_PACKET, "%u of %u", seen.n, seen.longest);
+	expect_all(WIDE);
+	send_same(0, WIDE_EMPTY + 1);
+	cr_assert_eq(seen.n, 3);
+	expect_all(WIDE + WIDE_EMPTY + 1);
+	seen.lose = true;
+	send_same(32, WIDE);
+	fixture.fabric.packet_max = 1500;
+	seen.lose = false;
+	seen.n = seen.longest = 0;
+	expect_all(2 * WIDE + WIDE_EMPTY + 1);
+	cr_assert(seen.n == 1 && seen.longest == FAR_TRANSPORT_WIDE_PACKET && !seen.pieces);
+	seen.n = seen.longest = 0;
+	send_same(32, FULL + 1);
+	cr_assert(seen.n == 2 && seen.longest == PACKET_MOST, "%u of %u", seen.n, seen.longest);
+	expect_all(2 * WIDE + WIDE_EMPTY + 1 + FULL + 1);
+	fixture_fini();
+}
+
+/* A path on which wide packets would not pay, and a driver without IP fragments. */
+Test(transport_send, not_wide)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		fixture_init();
+		fixture.fabric.ip_fragments = i == 0;
+		fixture.fabric.packet_max = TRANSPORT_WIDE_PATH + TRANSPORT_HEAD_BYTES - (i == 0);
+		fixture.fabric.hook = see;
+		fixture_two(&at_0, &at_1);
+		turns(50);
+		memset(&seen, 0, sizeof seen);
+		send_same(32, 2 * FULL);
+		cr_assert(seen.n == 2 && seen.longest == PACKET_MOST, "%u: %u of %u", i, seen.n, seen.longest);
+		expect_all(2 * FULL);
+		fixture_fini();
+	}
 }
 
 /* One by itself is as ever: 96 bytes and its own. */
