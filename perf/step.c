@@ -9,6 +9,10 @@
  * `step ROUNDS API samples` runs without valgrind. It prints the ticks of a call, the median of the rounds, and then
  * interrupts the rounds by a timer and prints how often it found each instruction ("pc ADDRESS COUNT"): stages.py
  * makes the ticks of each stage of that.
+ *
+ * `step ROUNDS sides` prints what the caller and what the callee of a message take, the median of the rounds, with 64
+ * in flight: first with every line in this core's caches, then with the lines that come next flushed from them
+ * (x86-64).
  */
 #include "cell.h"
 #include "ticks.h"
@@ -47,6 +51,7 @@
 
 /* The first rounds take slots, futures and stacks for the first time, and exchange the functions' numbers. */
 enum { CALLS = 16, ECHO = 1, ECHO_FIBER = 2, WARM_ROUNDS = 100 }; /* ten for each measured one suffice */
+enum { ANSWER = 3, IN_FLIGHT = 64, WORDS = 4 };                   /* of `sides` */
 
 static struct far_agent *agents[2];
 static char url[64];
@@ -60,12 +65,15 @@ static void echo(struct far_req *req, const void *data, size_t len, void *user)
 	far_reply(req, data, len);
 }
 
+static void answer(struct far_req *req, const void *data, size_t len, void *user);
+
 static void *join(void *rank)
 {
 	static const struct far_msg_handler handlers[] = {{ECHO, FAR_KIND_INLINE, echo, NULL},
-							  {ECHO_FIBER, FAR_KIND_FIBER, echo, NULL}};
+							  {ECHO_FIBER, FAR_KIND_FIBER, echo, NULL},
+							  {ANSWER, FAR_KIND_INLINE, answer, NULL}};
 	struct far_opts opts = {
-		.init_method = url, .messages = handlers, .messages_n = 2, .classes = &perf_cell, .classes_n = 1};
+		.init_method = url, .messages = handlers, .messages_n = 3, .classes = &perf_cell, .classes_n = 1};
 	struct far_err err;
 	int r = rank ? 1 : 0;
 	if (far_init_rpc(r ? "worker1" : "worker0", r, 2, &opts, &agents[r], &err))
@@ -300,6 +308,82 @@ static void measured_by_ticks(void (*step)(void), unsigned long rounds)
 	free(took);
 }
 
+/* What follows is as in `farcall perf rate` and perf/peers: IN_FLIGHT messages, each sent when another one is answered,
+ * and both request and reply are written, word by word, just before they are sent. */
+static void fill(uint64_t *words)
+{
+	static uint64_t number;
+	number++;
+	for (volatile uint64_t *w = words; w < words + WORDS; w++)
+		*w = number;
+}
+
+static bool stopping;
+static const char *seen[2]; /* the last line of requests, and of replies, that was read */
+
+/* The lines that come next leave the caches: they take as long to come from memory as from a near core, or longer. */
+static void flush_lines(void)
+{
+#if defined(__x86_64__)
+	for (int ring = 0; ring < 2; ring++)
+		for (int i = 1; i <= IN_FLIGHT; i++)
+			_mm_clflush(seen[ring] + (ptrdiff_t)i * 64);
+	_mm_mfence();
+#endif
+}
+
+static void on_answer_resend(enum far_status status, const void *data, size_t len, const struct far_err *err,
+			     void *request)
+{
+	on_answer(status, data, len, err, NULL);
+	seen[1] = data;
+	if (stopping)
+		return;
+	fill(request);
+	far_msg_send(agents[0], to, ANSWER, request, WORDS * sizeof(uint64_t), NULL, on_answer_resend, request, NULL);
+}
+
+static void answer(struct far_req *req, const void *data, size_t len, void *user)
+{
+	static uint64_t reply[WORDS];
+	(void)user;
+	seen[0] = data;
+	fill(reply);
+	far_reply(req, reply, len);
+}
+
+/* What each side takes of a call, the median of the rounds. Nothing crosses cores. */
+static void measured_by_sides(unsigned long rounds, bool flushed)
+{
+	static uint64_t requests[IN_FLIGHT][WORDS];
+	uint64_t *took[] = {calloc(rounds, sizeof(uint64_t)), calloc(rounds, sizeof(uint64_t))};
+	if (!took[0] || !took[1])
+		exit(1);
+	stopping = false;
+	for (int i = 0; i < IN_FLIGHT; i++)
+		far_msg_send(agents[0], to, ANSWER, requests[i], sizeof requests[i], NULL, on_answer_resend,
+			     requests[i], NULL);
+	for (unsigned long i = 0; i < 2 * rounds; i++) { /* by turns */
+		int side = i % 2 == 0;
+		if (flushed && seen[1])
+			flush_lines();
+		uint64_t from = ticks_now();
+		for (int n = 0; n <= IN_FLIGHT / CALLS; n++) /* the first one may only publish */
+			if (side)
+				serve();
+			else
+				far_shard_poll(agents[0]);
+		took[side][i / 2] = ticks_now() - from;
+		stopping = i + 3 >= 2 * rounds;
+	}
+	for (int side = 0; side < 2; side++) {
+		printf("%s %.1f " TICKS_UNIT " a call, lines %s\n", side ? "callee" : "caller",
+		       (double)ticks_median(took[side], (unsigned)rounds) / IN_FLIGHT,
+		       flushed ? "flushed" : "in caches");
+		free(took[side]);
+	}
+}
+
 static int by_address(const void *a, const void *b)
 {
 	uintptr_t x = *(const uintptr_t *)a, y = *(const uintptr_t *)b;
@@ -346,6 +430,7 @@ static const struct api {
 	{"method", methods, 0},
 	{"method_single", methods_single, 0},
 	{"rref", referred, 0},
+	{"sides", messages, ECHO},
 };
 
 static const struct api *find(const char *name)
@@ -368,7 +453,7 @@ int main(int argc, char **argv)
 	char text[16];
 	pthread_t thread;
 	struct far_err err;
-	bool sampled = argc == 4 && strcmp(argv[3], "samples") == 0;
+	bool sampled = argc == 4 && strcmp(argv[3], "samples") == 0, sides = argc == 3 && strcmp(argv[2], "sides") == 0;
 	unsigned long rounds = argc == 3 || sampled ? strtoul(argv[1], NULL, 10) : 0;
 	const struct api *api = rounds ? find(argv[2]) : NULL;
 	if (!api) {
@@ -376,7 +461,7 @@ int main(int argc, char **argv)
 		fprintf(help ? stdout : stderr,
 			"usage: step ROUNDS "
 			"message|message_single|fiber|rpc|rpc_single|handle|fanout|method|method_single|rref "
-			"[samples], or step build\n");
+			"[samples], step ROUNDS sides, or step build\n");
 		return help ? 0 : 2;
 	}
 	void (*step)(void) = api->step;
@@ -404,7 +489,11 @@ int main(int argc, char **argv)
 	unsigned long warm = rounds < WARM_ROUNDS / 10 ? 10 * rounds : WARM_ROUNDS;
 	for (unsigned long i = 0; i < warm; i++)
 		step();
-	if (sampled) {
+	if (sides) {
+		measured_by_sides(rounds, false);
+		measured_by_sides(rounds, true);
+		rounds *= 2 * IN_FLIGHT / CALLS;
+	} else if (sampled) {
 		measured_by_ticks(step, rounds);
 		if (measured_by_samples(step, rounds))
 			return 1;
