@@ -3,7 +3,7 @@
 # Installs what the tests need, builds with gcc and clang and under sanitizers, runs every test, counts the cases.
 set -u
 
-packages="meson ninja-build gcc g++ clang spin pkg-config libc6-dev libsodium-dev libcurl4-openssl-dev libjansson-dev libzstd-dev libcriterion-dev libclang-rt-dev libjemalloc-dev binutils
+packages="meson ninja-build gcc g++ clang spin tcc pkg-config libc6-dev libsodium-dev libcurl4-openssl-dev libjansson-dev libzstd-dev libcriterion-dev libclang-rt-dev libjemalloc-dev binutils
 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user valgrind abigail-tools python3 procps util-linux iproute2 nftables
 libdpdk-dev dpdk libibverbs-dev librdmacm-dev librdmacm1 ibverbs-providers tshark tcpdump ethtool iputils-ping
 qemu-system-x86 seabios busybox-static kmod cpio gzip make xz-utils gnuplot-nox
