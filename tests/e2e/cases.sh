@@ -72,11 +72,16 @@ while len(s) < int(sys.argv[1]):
 print(*(x.getsockname()[1] for x in s))' "$1"
 }
 
-# Waits up to a minute for a condition: a command and its arguments.
+# Waits up to a minute for a condition: a command and its arguments. Checks every 50 ms for a second, then five times a
+# second: to start a command takes a part of a core.
 eventually() {
-	for _ in $(seq 1200); do
+	for _ in $(seq 20); do
 		"$@" && return 0
 		sleep 0.05
+	done
+	for _ in $(seq 295); do
+		"$@" && return 0
+		sleep 0.2
 	done
 	return 1
 }
