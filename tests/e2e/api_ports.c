@@ -194,7 +194,6 @@ static int with_lazy_sessions(int rank)
 static int idle_death(int rank)
 {
 	struct far_opts opts = options("udp");
-	opts.peer_limit_ns = UINT64_C(300000000);
 	struct far_agent *a = check_join(&opts);
 	call(a, (struct far_to){!rank, 0}, 10);
 	if (rank == 1) {
