@@ -438,16 +438,20 @@ pair_cases() { # device
 	esac
 }
 
+all_called() { [ -e "$run/called.0" ] && [ -e "$run/called.1" ] && [ -e "$run/called.2" ]; }
+
 # Three workers through a bridge, which sees all of their frames.
 bridge() { # name, device, where
 	new_run
 	capture bridge "$s" far-br
 	for i in 0 1 2; do
-		eval "worker \$w$i $i 3 --args $2,iface=far0 --listen $3"
+		eval "worker \$w$i $i 3 --args $2,iface=far0 --listen $3 --until $stop"
 	done
+	eventually all_called
+	captured # while all are there, as with neighbours
+	: >"$stop"
 	finished
 	good=$?
-	captured
 	[ $good -eq 0 ] && above 0 longest 1400 && above 1 longest 1400 && above 2 longest 1400
 	ok "$1: three workers through a bridge" $?
 	uncaptured "$1: all frames on the bridge decode" && return

@@ -8,7 +8,8 @@
  * usage: nic_peer --dir DIR --index I --peers N [--driver NAME] [--args ARGS] [--listen WHERE] [--queues Q]
  *                 [--calls C] [--until FILE] [--sleep] [--nap MS] [--shift S] [--again N] [--patience SECONDS]
  *
- * Requests are sent to each queue of each peer, C to each at least (default 300), and until FILE is there. With
+ * Requests are sent to each queue of each peer, C to each at least (default 300), and until FILE is there: then
+ * called.INDEX is in DIR as soon as C were answered. With
  * --sleep a process that has nothing to do sleeps until it is woken, and with --nap it does nothing before each call.
  * Queue q sends to queue q + S of the others. With --again the port is opened and closed N times before, which must
  * leave no descriptor open. A process that is silent for PATIENCE seconds, 20 unless it is said, has failed. The last
@@ -333,6 +334,8 @@ static void wait_for_all(const char *what)
 static void call_all(void)
 {
 	for (unsigned n = 0; n < opt.calls || (opt.until && access(opt.until, F_OK) != 0); n++) {
+		if (n == opt.calls)
+			publish("called", "", 0);
 		for (unsigned q = 0; q < opt.queues; q++) {
 			for (unsigned i = 0; i < opt.peers; i++) {
 				if (i == opt.index)
