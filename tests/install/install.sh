@@ -32,6 +32,11 @@ for header in "$2"/include/farcall/*.h; do
 	echo "int use_$(basename "$header" .h)(void);"
 done >"$dir/each"
 flags="-Wall -Wextra -Wpedantic -Wshadow -Werror -O1"
+cflags=$(pkg-config --cflags farcall)
+mkdir "$dir/alone"
+for header in "$2"/include/farcall/*.h; do
+	echo "#include <farcall/${header##*/}>" >"$dir/alone/${header##*/}.c"
+done
 for lang in c:gcc:c11 c:clang:c11 c++:g++:c++17 c++:clang++:c++17; do
 	name=${lang%%:*}
 	std=${lang##*:}
@@ -41,13 +46,8 @@ for lang in c:gcc:c11 c:clang:c11 c++:g++:c++17 c++:clang++:c++17; do
 		skip "headers and application, $compiler" "$compiler (package ${compiler%++})"
 		continue
 	fi
-	: >"$dir/out"
-	: >"$dir/err"
-	for header in "$2"/include/farcall/*.h; do
-		echo "#include <farcall/$(basename "$header")>" |
-			"$compiler" -x "$name" -std=$std $flags $(pkg-config --cflags farcall) -fsyntax-only - 2>>"$dir/err"
-	done
-	[ ! -s "$dir/err" ]
+	bounded "$compiler" -x "$name" -std=$std $flags $cflags -fsyntax-only "$dir"/alone/*
+	[ $rc -eq 0 ] && [ ! -s "$dir/err" ]
 	ok "$compiler: every header alone" $?
 	for macro in FAR_ARGS FAR_LIST FAR_DICT; do
 		for n in 16 17 48; do
@@ -56,7 +56,7 @@ for lang in c:gcc:c11 c:clang:c11 c++:g++:c++17 c++:clang++:c++17; do
 			printf '%s\n' '#include <farcall/farcall.h>' 'void take(const struct far_val *of, size_t n);' \
 				'void take_one(struct far_val v);' 'void use(void);' \
 				"void use(void) { $([ $macro = FAR_ARGS ] && echo take || echo take_one)($macro($items)); }" >"$dir/items"
-			bounded "$compiler" -x "$name" -std=$std $flags $(pkg-config --cflags farcall) -fsyntax-only "$dir/items"
+			bounded "$compiler" -x "$name" -std=$std $flags $cflags -fsyntax-only "$dir/items"
 			if [ $n -eq 16 ]; then
 				[ $rc -eq 0 ]
 			else
@@ -73,7 +73,7 @@ for lang in c:gcc:c11 c:clang:c11 c++:g++:c++17 c++:clang++:c++17; do
 			libs="-L$lib -Wl,-Bstatic -lfarcall -Wl,-Bdynamic $(pkg-config --static --libs-only-other farcall) -lsodium"
 		fi
 		# shellcheck disable=SC2046,SC2086 # words of a command
-		bounded "$compiler" -std=$std $flags $(pkg-config --cflags farcall) "$source/$program" -o "$dir/app" $libs
+		bounded "$compiler" -std=$std $flags $cflags "$source/$program" -o "$dir/app" $libs
 		[ $rc -eq 0 ]
 		ok "$compiler, $how: $program builds" $?
 		readelf -d "$dir/app" >"$dir/out" 2>"$dir/err"
