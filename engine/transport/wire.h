@@ -124,8 +124,8 @@ enum wire_feature {
 #define TRANSPORT_HEAD_BYTES ((uint32_t)sizeof(struct wire_message)) /* before the body, in every kind */
 #define TRANSPORT_BITMAP     64u /* packets behind `ack` that wire_message.ack_bits covers */
 /* Most bytes behind the head of a packet of several messages. No path MTU is smaller, so the transport never fragments
- * such packets. And of a wide one, to a peer with WIRE_WIDE, on a path of TRANSPORT_WIDE_PATH and more (loopback), where
- * IP would fragment it after a fall of the path MTU. */
+ * such packets. And of a wide one, to a peer with WIRE_WIDE, on a path of TRANSPORT_WIDE_PATH and more (loopback),
+ * where IP would fragment it after a fall of the path MTU. */
 #define TRANSPORT_BATCH_BYTES FAR_TRANSPORT_MTU_MIN
 #define TRANSPORT_WIDE_BYTES  (FAR_TRANSPORT_WIDE_PACKET - TRANSPORT_HEAD_BYTES)
 #define TRANSPORT_WIDE_PATH   16384u
