@@ -12,8 +12,8 @@
 #define FACTOR_FAST      10 /* the whole fast path (core/fast.h) */
 #define FACTOR_BURSTS    1  /* the first line of a burst is published last */
 #define FACTOR_CLAIMS    2  /* the ownership of a burst's lines is requested at once */
-#define FACTOR_OWN       12 /* … by a prefetch that owns, where the processor obeys it, else by a store */
-#define FACTOR_AHEAD     13 /* … and each line requests that of one further ahead */
+#define FACTOR_OWN       12 /* a claim is a prefetch that owns, where the processor obeys it; else a store */
+#define FACTOR_AHEAD     13 /* each line of a burst claims one further ahead */
 #define FACTOR_PREFETCH  3  /* the receiver prefetches the lines of a burst */
 #define FACTOR_DEADLINES 4  /* one reading of the clock for 64 passes of calls */
 #define FACTOR_SITES     5  /* a place that calls finds its function again by the name's address */
