@@ -10,7 +10,7 @@
 #include "nic/nic.h"
 
 /* Raised with every change of what nic/nic.h declares. */
-#define NIC_MODULE_ABI    7u
+#define NIC_MODULE_ABI    8u
 #define NIC_MODULE_SYMBOL "far_nic_module"
 
 /** Content of `far_nic_module`. */

@@ -73,6 +73,7 @@ struct nic_caps {
 	bool wake;          /* after arm(), an arrival makes wake_fd readable. false: the sender calls kick() */
 	bool poll_costs;    /* recv() of an empty queue is a system call: do not call it on every pass */
 	bool ip_fragments;  /* bodies for which tx_bytes_max() has become too small are sent in IP fragments */
+	bool pair_rings;    /* datagram drivers: packets of a sender wait in memory, in a ring that only it fills */
 	bool checksum;      /* the device or the kernel computes IP and UDP checksums. false: the driver does */
 	enum nic_steering steering;
 	enum nic_ip ip;

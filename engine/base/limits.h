@@ -329,8 +329,8 @@
 #define FAR_TRANSPORT_GRANTED_MAX 8u
 /* Granted bytes of a queue that have not arrived: twice the measured capacity of the path. Before a measurement: two
  * windows of a connection. Minimum: the queues of a hundred receivers behind one switch must fit its buffer (12 MB)
- * with their unscheduled bytes, and a host that polls its queue every 30 us must reach 2 GB/s. Maximum: 1/8 of the
- * queue's memory. */
+ * with their unscheduled bytes, and a host that polls its queue every 30 us must reach 2 GB/s; over memif a window.
+ * Maximum: 1/8 of the queue's memory. */
 #define FAR_TRANSPORT_GRANT_BYTES     (2 * (uint64_t)FAR_TRANSPORT_WINDOW_BYTES)
 #define FAR_TRANSPORT_GRANT_BYTES_MIN (UINT64_C(64) << 10)
 #define FAR_TRANSPORT_GRANT_BYTES_MAX (FAR_TRANSPORT_IN_BYTES / 8)

@@ -73,10 +73,14 @@ static uint64_t path_twice(const struct transport_grants *g)
 }
 
 /* Bytes that may be granted and not arrived: some packets at least, of a path with large ones, so that the sender
- * writes one while another is read. */
-static uint64_t budget(const struct transport_grants *g)
+ * writes one while another is read; and a window where nothing else fills the ring in which they wait, so that the
+ * sender goes on while a handler runs here. */
+static uint64_t budget(const struct transport_queue *q)
 {
+	const struct transport_grants *g = &q->grants;
 	uint64_t bytes = path_twice(g), least = bytes ? FAR_TRANSPORT_GRANT_BYTES_MIN : FAR_TRANSPORT_GRANT_BYTES;
+	if (bytes && q->port->lower_caps.pair_rings)
+		least = FAR_TRANSPORT_WINDOW_BYTES;
 	uint64_t packets = g->chosen_n ? GRANT_PACKETS_MIN * (uint64_t)g->chosen[0]->peer->payload_max : 0;
 	if (least < packets)
 		least = packets;
@@ -87,9 +91,12 @@ static uint64_t budget(const struct transport_grants *g)
 
 /* Unscheduled bytes of a message, as the next ACK states them: as many as leave before a grant can arrive. More would
  * escape the grants: in a network with priorities unscheduled packets overtake granted ones. */
-static inline uint32_t unscheduled_bytes(const struct transport_grants *g)
+static inline uint32_t unscheduled_bytes(const struct transport_queue *q, const struct transport_peer *p)
 {
-	uint64_t senders = g->senders_n ? g->senders_n : 1, bytes = path_twice(g) / senders;
+	const struct transport_grants *g = &q->grants;
+	uint64_t senders = g->senders_n ? g->senders_n : 1;
+	uint64_t bytes =
+		p->via->port->lower_caps.pair_rings ? FAR_TRANSPORT_UNSCHEDULED_BYTES_MAX : path_twice(g) / senders;
 	if (bytes < FAR_TRANSPORT_UNSCHEDULED_BYTES)
 		bytes = FAR_TRANSPORT_UNSCHEDULED_BYTES;
 	return (uint32_t)(bytes < FAR_TRANSPORT_UNSCHEDULED_BYTES_MAX / senders
@@ -118,7 +125,7 @@ bool transport_grants_begin(struct transport_queue *q, struct transport_message 
 		g->senders_n++;
 	/* Unscheduled bytes are in flight, too; a longer message behind another one sends only its first packet
 	 * unscheduled. */
-	uint32_t coming = p->begun_n > 1 && m->len > FAR_TRANSPORT_UNSCHEDULED_BYTES ? 0 : unscheduled_bytes(g);
+	uint32_t coming = p->begun_n > 1 && m->len > FAR_TRANSPORT_UNSCHEDULED_BYTES ? 0 : unscheduled_bytes(q, p);
 	coming = coming < FAR_TRANSPORT_UNSCHEDULED_BYTES ? coming : FAR_TRANSPORT_UNSCHEDULED_BYTES;
 	if (m->transfer == TRANSPORT_RX_READING) /* all of it is read */
 		coming = 0;
@@ -281,7 +288,7 @@ void transport_grants_run(struct transport_queue *q)
 	if (g->choose)
 		choose(g);
 	rate_look(q);
-	uint64_t most = budget(g), share = most;
+	uint64_t most = budget(q), share = most;
 	for (unsigned i = 0; i < g->chosen_n; i++) {
 		if (i + 1 < g->chosen_n)
 			share /= 2;
@@ -374,7 +381,7 @@ void transport_grants_write(const struct transport_queue *q, struct transport_pe
 			    uint8_t *body)
 {
 	uint32_t window = window_of(q);
-	h->unscheduled_bytes = le32_of(unscheduled_bytes(&q->grants));
+	h->unscheduled_bytes = le32_of(unscheduled_bytes(q, p));
 	h->window = le32_of(window);
 	p->ack_every = (uint8_t)(window / 4 < FAR_TRANSPORT_ACK_EVERY ? window / 4 : FAR_TRANSPORT_ACK_EVERY);
 	for (unsigned i = 0; p->begun_n && i < FAR_TRANSPORT_ASSEMBLIES; i++) {

@@ -3,7 +3,8 @@
 #ifndef FAR_TRANSPORT_SCHEDULE_H
 #define FAR_TRANSPORT_SCHEDULE_H
 
-#include "transport/peer.h"
+#include "transport/port.h"
+#include "transport/queue.h"
 #include "transport/wire.h"
 
 struct transport_message;
@@ -39,7 +40,8 @@ void transport_grants_receive(struct transport_queue *q, struct transport_peer *
 /** Resets the unscheduled bytes: what the peer stated is too old. */
 static inline void transport_unscheduled_reset(struct transport_peer *p)
 {
-	p->unscheduled_bytes = FAR_TRANSPORT_UNSCHEDULED_BYTES;
+	p->unscheduled_bytes = p->via->port->lower_caps.pair_rings ? FAR_TRANSPORT_UNSCHEDULED_BYTES_MAX
+								   : FAR_TRANSPORT_UNSCHEDULED_BYTES;
 }
 
 #endif

@@ -39,7 +39,7 @@
 #define DPDK_TX_URGENT 32u
 /* Bytes that frames refer to after which they leave at once: memif publishes a burst when all of it is copied, and the
  * peer can copy one meanwhile. */
-#define DPDK_REFERRED_MAX (16u << 10)
+#define DPDK_REFERRED_MAX (32u << 10)
 /* Frames per receive burst. The engine takes no more in one pass; a larger burst would only wait in the cache. */
 #define DPDK_BURST 32u
 /* Received and written bodies begin at 32 modulo 64, so that the data behind a 96-byte header begins on a cache line.

@@ -191,6 +191,7 @@ static void dpdk_caps(const struct nic_port *port, struct nic_caps *out)
 		.wake = p->args.class == DPDK_OWN,
 		.checksum = p->udp_sums,
 		.poll_costs = p->args.class == DPDK_IFACE && dpdk_iface_poll_costs(p),
+		.pair_rings = p->args.class == DPDK_MEMIF,
 		.steering = p->steering,
 		.ip = p->args.class == DPDK_IFACE ? NIC_IP_KERNEL : NIC_IP_DRIVER,
 		.headroom_bytes = p->head_len,

@@ -11,6 +11,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 enum { LONG = 4 << 20, SHORT = 20000, SEEN = 256 };
@@ -385,6 +386,44 @@ Test(transport_grant, beyond_grants)
 	cr_assert_eq(fixture.ends[1].error, -EPROTO);
 	transport_of(1)->grants.out -= UINT64_C(1) << 40; /* debug builds count when a port closes */
 	fixture_fini();
+}
+
+/* A path that holds next to nothing, and the most of a message that is granted and not here, or sent without a grant.
+ * Expect a window of each where packets wait in rings of one sender, and the minima elsewhere. */
+Test(transport_grant, pair_rings)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t out = 0, unscheduled = 0;
+		memset(&got, 0, sizeof got);
+		line_init(5000);
+		fixture.fabric.pair_rings = i;
+		fixture_two(&at_0, &at_1);
+		struct transport_grants *g = &transport_of(1)->grants;
+		struct transport_peer *p = transport_of(0)->peers[at_0];
+		uint64_t without = i ? FAR_TRANSPORT_UNSCHEDULED_BYTES_MAX : FAR_TRANSPORT_UNSCHEDULED_BYTES;
+		cr_assert_eq(p->unscheduled_bytes, without);
+		cr_assert_eq(commit(0, at_0, 0, LONG, NIC_ORDER_NONE), 0);
+		cr_assert(until(1, 1000 * FIXTURE_MS));
+		g->rtt_ns = 100;
+		g->rtt_at = fixture.now;
+		for (unsigned k = 0; k < 50; k++) /* the last acknowledgement comes */
+			turn();
+		p->unscheduled_bytes = 0;
+		cr_assert_eq(commit(0, at_0, 1, LONG, NIC_ORDER_NONE), 0);
+		for (uint64_t end = fixture.now + 1000 * FIXTURE_MS; got.n < 2 && fixture.now < end;) {
+			turn();
+			out = g->out > out ? g->out : out;
+			unscheduled = p->unscheduled_bytes > unscheduled ? p->unscheduled_bytes : unscheduled;
+		}
+		cr_assert_eq(got.n, 2);
+		cr_assert_eq(g->rtt_ns, 100);
+		/* The oldest message has a share beside. */
+		uint64_t most = i ? FAR_TRANSPORT_WINDOW_BYTES : FAR_TRANSPORT_GRANT_BYTES_MIN;
+		cr_assert(out > most / 2 && out <= most + most / FAR_TRANSPORT_GRANT_SHARE, "%u: %" PRIu64, i, out);
+		cr_assert_eq(unscheduled, without, "%u: %" PRIu64, i, unscheduled);
+		nothing_left(1);
+		line_fini();
+	}
 }
 
 static uint32_t sent_unscheduled, sent_window;
