@@ -331,7 +331,7 @@ __attribute__((noinline)) static bool receive_typed(struct shard *s, struct nic_
 	s->context.handler = req.name;
 	enum far_status status = fn->fn(&req, plan->args, n, fn->user);
 	s->context.handler = NULL; /* a pass is never inside of one */
-	if (likely(req.answer == ANSWER_SCRATCH && !req.record && fast_may_reply_to(se)))
+	if (likely(req.answer == ANSWER_SCRATCH && fast_may_reply_to(se)))
 		fast_reply_to(s, se, id, req.scratch, req.len);
 	else
 		dispatch_settle(&req, status);

@@ -586,3 +586,15 @@ Test(core_receive_lane, packets_as_lines)
 	expect_no_line();
 	expect_nothing();
 }
+
+/* The session is not up. Expect the packet dropped, no handler run. */
+Test(core_receive_lane, a_session_that_is_not_up)
+{
+	static struct nic_line at;
+	by_packets();
+	session()->state = SESSION_CONNECTING;
+	as_line(&at, request(MSG_ECHO, 1, UINT64_MAX), "early", 5);
+	passes(1);
+	session()->state = SESSION_UP;
+	cr_assert(ran == 0 && dropped() == 1);
+}
