@@ -26,6 +26,7 @@
 #define LANE_BURST_MAX 16u   /* lines that are published together */
 #define LANE_GIVE_BACK 64u   /* lines that a consumer gives back at once */
 #define LANE_AHEAD     8u    /* a line of a burst fetches the one so many behind it */
+#define LANE_FETCH     8u    /* lines of a burst that a consumer has on the way at once, the first included */
 
 /**
  * The word of a line:
@@ -145,13 +146,15 @@ static inline void lane_take(struct nic_lane *l)
 	}
 }
 
-/** Prefetches the lines that were published with the one of this word, at rx_next. */
+/** Prefetches the lines that were published with the one of this word, at rx_next: not all of a long burst, since they
+ * would take the places of the lines that the answers are written to (perf/NOTES.md, 114). */
 static inline void lane_prefetch_burst(const struct nic_lane *l, uint32_t word)
 {
 	const struct nic_line *line = l->rx_next;
 	if (!FACTOR(PREFETCH))
 		return;
 	uint32_t n = 1 + (word >> LANE_MORE_SHIFT & LANE_MORE_MASK);
+	n = n < LANE_FETCH ? n : LANE_FETCH;
 	for (const struct nic_line *end = line + (n < l->rx_left ? n : l->rx_left); ++line < end;)
 		__builtin_prefetch(line, 0, 3);
 }
