@@ -31,6 +31,42 @@ static void fiber_message(struct far_req *req, const void *data, size_t len, voi
 	far_reply(req, data, len);
 }
 
+/* Answers with a tensor, in a message handler too, and once more. */
+static void message_tensor(struct far_req *req, const void *data, size_t len, void *user)
+{
+	const uint64_t shape[] = {2};
+	void *at;
+	cr_assert_eq(far_return_tensor(req, FAR_F32, 1, shape, &at), FAR_INVALID);
+	far_reply(req, "bytes", 5);
+}
+
+static enum far_status tensor_twice(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	const uint64_t shape[] = {2}, other[] = {1};
+	void *at, *again;
+	cr_assert_eq(far_return_tensor(req, FAR_F32, 1, shape, &at), FAR_OK);
+	memcpy(at, args[0].u.t.data, 2 * sizeof(float));
+	cr_assert_eq(far_return_tensor(req, FAR_F32, 1, other, &again), FAR_INVALID);
+	return FAR_OK;
+}
+
+static enum far_status tensor_of_one_dim(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	const uint64_t shape[] = {2};
+	void *at;
+	return far_return_tensor(req, FAR_F32, 1, shape, &at);
+}
+
+static enum far_status tensor_of_two_dims(struct far_req *req, const struct far_val *args, size_t n, void *user)
+{
+	const uint64_t shape[] = {2, 1};
+	void *at;
+	enum far_status status = far_return_tensor(req, FAR_F32, 2, shape, &at);
+	if (!status)
+		memcpy(at, args[0].u.t.data, 2 * sizeof(float));
+	return status;
+}
+
 /* Whatever a peer calls is there. */
 static bool finds(struct shard *s, const struct session *se, const struct function *fn, uint32_t count)
 {
@@ -207,4 +243,44 @@ Test(core_receive_lane_guards, the_same_bytes_of_another_kind)
 	put_line(method_of(first, 2), body, len);
 	passes(1);
 	expect_refused(2, FAR_PROTOCOL);
+}
+
+/* Receive a message whose handler answers twice. Expect one answer. */
+Test(core_receive_lane_guards, one_answer_of_a_message)
+{
+	put_line(request(MSG_TWICE, 1, UINT64_MAX), NULL, 0);
+	passes(1);
+	cr_assert_eq(second_answer, FAR_INVALID);
+	expect_line(1, "one", 3);
+	expect_no_line();
+	expect_nothing();
+}
+
+/* Receive requests whose handlers return tensors in place: of a message, twice, for another type of result, of two
+ * dimensions. Expect the caller to get what the general code gives. */
+Test(core_receive_lane_guards, tensors_in_place)
+{
+	const struct far_msg_handler m = {MSG_CALL + 1, FAR_KIND_INLINE, message_tensor, NULL};
+	uint8_t body[FAR_LINE_PAYLOAD], flat[FAR_LINE_PAYLOAD];
+	size_t len = floats(body);
+	float data[] = {1, 2};
+	struct values_plan plan;
+	struct far_err err;
+	cr_assert_eq(registry_add_message(&registry, &m, NULL), FAR_OK);
+	put_line(request(MSG_CALL + 1, 1, UINT64_MAX), "x", 1);
+	put_line(typed_of(add("t::twice2(Tensor a) -> Tensor", FAR_KIND_INLINE, tensor_twice, false), 2), body, len);
+	passes(1);
+	expect_line(1, "bytes", 5);
+	expect_line(2, body, len);
+	put_line(typed_of(add("t::no(Tensor a) -> int", FAR_KIND_INLINE, tensor_of_one_dim, false), 3), body, len);
+	passes(1);
+	expect_error(3, FAR_SIGNATURE, FAR_EXECUTED_YES, "t::no");
+	const struct far_val v = {.type = FAR_TYPE_TENSOR,
+				  .u.t = {.data = data, .dtype = FAR_F32, .ndim = 2, .shape = {2, 1}}};
+	size_t size = values_size(&v, 1, &plan, &err);
+	cr_assert_leq(size, sizeof flat);
+	values_write(&v, 1, &plan, flat);
+	put_line(typed_of(add("t::two(Tensor a) -> Tensor", FAR_KIND_INLINE, tensor_of_two_dims, false), 5), body, len);
+	passes(1);
+	expect_line(5, flat, size);
 }
