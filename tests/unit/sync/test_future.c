@@ -217,6 +217,37 @@ Test(future, free_of_null_is_fine)
 	far_future_free(NULL);
 }
 
+/* Give futures to a cache: pending, held twice, with a buffer, done, and more than it takes. Expect it to refuse all
+ * that another holder or the pool would miss, and none lost. */
+Test(future, what_a_cache_takes)
+{
+	static const uint8_t bytes[FUTURE_INLINE + 1];
+	struct future_cache cache = {0};
+	struct completion o = value(bytes, sizeof bytes);
+	uint32_t used = future_used();
+	struct far_future *f = future_alloc_call(NULL), *long_one = future_alloc_call(NULL);
+	cr_assert_not(future_cache_give(&cache, f), "pending");
+	future_complete_line(f, 0);
+	buf_ref(&f->head);
+	cr_assert_not(future_cache_give(&cache, f), "held twice");
+	buf_unref(&f->head);
+	future_complete(long_one, &o);
+	cr_assert_not(future_cache_give(&cache, long_one), "with a buffer");
+	cr_assert_eq(future_len(long_one), sizeof bytes);
+	buf_unref(&long_one->head);
+	cr_assert(future_cache_give(&cache, f));
+	struct far_future *more[FUTURE_CACHE_MAX];
+	for (unsigned i = 0; i < FUTURE_CACHE_MAX; i++) {
+		more[i] = future_alloc_call(NULL);
+		future_complete_line(more[i], 0);
+		cr_assert_eq(future_cache_give(&cache, more[i]), i < FUTURE_CACHE_MAX - 1);
+	}
+	cr_assert_eq(cache.n, FUTURE_CACHE_MAX);
+	buf_unref(&more[FUTURE_CACHE_MAX - 1]->head);
+	future_cache_free(&cache);
+	cr_assert_eq(future_used(), used);
+}
+
 /* ---- listeners ---- */
 
 enum { LISTENERS = 50 };
