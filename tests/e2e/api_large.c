@@ -28,8 +28,8 @@ static void join(uint64_t limit, enum far_progress progress)
 				.functions = functions,
 				.functions_n = 1,
 				.max_message_bytes = limit,
-				.peer_limit_ns =
-					60 * FAR_SEC, /* inline handlers fill 100 MiB, on a busy machine, too */
+				/* Inline handlers fill 100 MiB, on a busy machine, too. */
+				.peer_limit_ns = 60 * FAR_SEC,
 				.progress = progress};
 	agent = check_join(&opts);
 	sent = malloc(LARGEST + 64);
